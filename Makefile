@@ -10,7 +10,8 @@ STAMP  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lock check format test search long fuzz crash chaos sim demo bench bench-smoke limits soak clean
+.PHONY: help venv lock check format test search long fuzz crash chaos sim demo bench bench-smoke limits soak \
+	console-test dist dist-test docs lock-release clean
 
 help:           ## list the targets
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -83,5 +84,45 @@ limits: venv    ## attacks on a broker and on Apache Kafka, half an hour; writes
 soak: venv      ## an hour of load on three brokers: fails when something grows; SHORT=1 for ten minutes
 	$(BIN)/barnabas bench soak --minutes $(if $(SHORT),10,60)
 
+console-test: venv ## the web console in a real browser: every page and action; writes docs/console
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
+	  || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq chromium; } \
+	  || { echo "the console's tests need Chromium: apt-get install chromium"; exit 1; }
+	$(BIN)/python -m pytest tests/console --timeout=300
+
+# Tools of a release, in a venv of their own: nothing that the broker or its tests import.
+RELEASE := .venv-release$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
+RELEASE_STAMP := $(RELEASE)/.installed
+DIST ?= dist
+
+$(RELEASE_STAMP): requirements-release.lock
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-release.lock
+	@touch $(RELEASE_STAMP)
+
+lock-release:   ## write requirements-release.lock from pyproject.toml (needs uv)
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  --python-version 3.11 --group release -o requirements-release.lock
+
+# Wheels are built from the sdist, elsewhere: they hold no leftover of this tree.
+BUILD_FROM_SDIST = cd $(DIST)/unpacked && $(CURDIR)/$(RELEASE)/bin/python -m build --no-isolation --wheel --outdir $(abspath $(DIST))
+
+dist: $(RELEASE_STAMP) ## sdist, compiled wheel and pure wheel in dist/, checked
+	rm -rf $(DIST) && mkdir -p $(DIST)/unpacked
+	$(RELEASE)/bin/python -m build --no-isolation --sdist --outdir $(DIST)
+	tar -xzf $(DIST)/barnabas-*.tar.gz -C $(DIST)/unpacked --strip-components 1
+	$(BUILD_FROM_SDIST)
+	rm -rf $(DIST)/unpacked/build
+	BARNABAS_PURE=1; export BARNABAS_PURE; $(BUILD_FROM_SDIST)
+	rm -rf $(DIST)/unpacked
+	$(RELEASE)/bin/twine check --strict $(DIST)/*
+	$(RELEASE)/bin/check-wheel-contents $(DIST)
+
+dist-test: venv dist ## installs each of dist/ where there is no compiler, and uses it
+	BARNABAS_DIST=$(abspath $(DIST)) $(BIN)/python -m pytest -m long tests/release/test_dist.py
+
+docs: $(RELEASE_STAMP) ## the documentation as a site, in site/; a link without a target fails
+	NO_MKDOCS_2_WARNING=1 $(RELEASE)/bin/mkdocs build --strict --site-dir site
+
 clean:          ## remove what the targets made
-	rm -rf .venv .venv-* .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-* dist site .pytest_cache .mypy_cache .ruff_cache

@@ -1,9 +1,11 @@
 """Builds the compiled modules: every .pyx below src, and every .py that has a .pxd beside it.
 
 None of them is needed: without a C compiler the same modules run as Python source, only slower. But
-they need each other: see `AllOrNone`.
+they need each other: see `AllOrNone`. BARNABAS_PURE=1 builds none of them: the wheel then runs
+anywhere.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,7 +25,10 @@ def extensions(paths: list[Path], **directives: object) -> list[Extension]:
         Extension(
             ".".join(path.relative_to(SOURCE).with_suffix("").parts),
             [str(path)],
-            extra_compile_args=["-w"],  # of code that Cython wrote
+            extra_compile_args=[
+                "-w",
+                "-g0",
+            ],  # code that Cython wrote
         )
         for path in paths
     ]
@@ -68,7 +73,8 @@ forget_older_than(list(SOURCE.rglob("*.pxd")))
 leaves = sorted(SOURCE.rglob("*.pyx"))
 augmented = sorted({path.with_suffix(".py") for path in SOURCE.rglob("*.pxd")})
 sources = [path for path in augmented if path.with_suffix(".pyx") not in leaves]
+pure = os.environ.get("BARNABAS_PURE", "0") not in ("", "0")
 setup(
-    ext_modules=extensions(leaves) + extensions(sources, **AS_SOURCE),
+    ext_modules=[] if pure else extensions(leaves) + extensions(sources, **AS_SOURCE),
     cmdclass={"build_ext": AllOrNone},
 )

@@ -263,3 +263,34 @@ def test_the_files_of_a_running_broker_are_intact(
     found = entries(barnabas, broker.data / f"{topic}-0", "--deep", "--records")
     records = [entry["value"] for entry in found if entry["kind"] == "record"]
     assert records == [str(i) for i in range(100)]
+
+
+def test_records_of_the_transaction_log_are_decoded(tmp_path: Path, offline: Barnabas) -> None:
+    folder = tmp_path / "__transaction_state-3"
+    folder.mkdir()
+    # As Apache Kafka 3.9 writes them: key and value of version 0.
+    key = pack(">hh7s", 0, 7, b"clerk-1")
+    value = pack(">hqhibi", 0, 7, 1, 60_000, 1, 1) + pack(">h8sii", 8, b"payments", 1, 2)
+    value += pack(">qq", TIME + 5, TIME)
+    batch = build_batch([Record(0, TIME, key, value), Record(1, TIME, key, None)])
+    (folder / SEGMENT).write_bytes(bytes(batch))
+    lines = offline("log", "dump", folder / SEGMENT, "--records", "--json").lines
+    _, state, tombstone, _ = map(json.loads, lines)
+    assert (state["transactional_id"], state["state"]) == ("clerk-1", "Ongoing")
+    assert (state["producer_id"], state["producer_epoch"]) == (7, 1)
+    assert (state["partitions"], state["start_timestamp"]) == ("payments-2", TIME)
+    assert tombstone["transactional_id"] == "clerk-1"
+    assert tombstone["value"] is None
+
+
+def test_a_record_that_is_no_transaction_state_is_printed_raw(
+    tmp_path: Path, offline: Barnabas
+) -> None:
+    folder = tmp_path / "__transaction_state-0"
+    folder.mkdir()
+    records = [Record(0, TIME, b"\0\0\0\1a", b"\0"), Record(1, TIME, b"\0\7", b"newer")]
+    (folder / SEGMENT).write_bytes(bytes(build_batch(records)))
+    lines = offline("log", "dump", folder / SEGMENT, "--records", "--json").lines
+    _, damaged, unknown, _ = map(json.loads, lines)
+    assert "malformed" in damaged["unreadable"]
+    assert unknown["value"] == "newer"

@@ -369,11 +369,11 @@ def test_passwords_are_not_shown_by_what_holds_them() -> None:
         ),
         (
             {"security.protocol": "SSL", "ssl.truststore.location": "/x/trust.jks"},
-            "ssl.truststore.location must be a PEM file",
+            "ssl.truststore.location: /x/trust.jks: No such file or directory",
         ),
         (
             {"security.protocol": "SSL", "ssl.truststore.location": "/nowhere.pem"},
-            "ssl.* name certificates that cannot be read",
+            "ssl.truststore.location: /nowhere.pem: No such file or directory",
         ),
     ],
 )

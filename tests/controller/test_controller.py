@@ -141,13 +141,6 @@ async def test_the_description_is_complete(cluster: Cluster) -> None:
 
 
 @scenario
-async def test_the_feature_node_is_as_kafka_writes_it(cluster: Cluster) -> None:
-    await cluster.start(0)
-    data, _ = await cluster.admin.get(paths.FEATURE)
-    assert data == b'{"features":{},"version":2,"status":1}'
-
-
-@scenario
 async def test_a_stopped_controller_resigns_at_once(cluster: Cluster) -> None:
     await cluster.start(0, 1)
     began = asyncio.get_running_loop().time()

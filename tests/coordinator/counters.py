@@ -25,13 +25,16 @@ from barnabas.coordinator.result import (
     MalformedRecord,
     Now,
     TimerKey,
+    TransactionEnd,
     Waiter,
     failed_reply,
 )
 from barnabas.log.log import Log
+from barnabas.log.producers.verification import VerificationGuard
 from barnabas.purgatory.timer import Timer
 from barnabas.wire.records.batch import read_header
 from barnabas.wire.records.compression import Codec
+from barnabas.wire.records.records import build_marker
 from tests.log.batches import NOW, PARTITION, open_partition
 from tests.purgatory.virtual_loop import VirtualLoop
 from tests.support.recorded_failures import RecordedFailures
@@ -149,7 +152,13 @@ class ToyWriter:
     def log(self, partition: TopicPartition) -> Log | None:
         return self.led
 
-    def append(self, partition: TopicPartition, batch: memoryview, now_ms: int) -> Offset:
+    def append(
+        self,
+        partition: TopicPartition,
+        batch: memoryview,
+        now_ms: int,
+        guard: VerificationGuard | None = None,
+    ) -> Offset:
         if self.error is not None:
             raise self.error
         if self.led is None:
@@ -160,6 +169,10 @@ class ToyWriter:
         if self.commits_at_once:
             self.commit()
         return end
+
+    def append_marker(self, partition: TopicPartition, end: TransactionEnd, now_ms: int) -> Offset:
+        marker = build_marker(end.marker, now_ms, end.producer_id, end.producer_epoch)
+        return self.append(partition, memoryview(marker), now_ms)
 
     def when_committed(
         self,

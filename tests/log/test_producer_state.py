@@ -12,6 +12,7 @@ from barnabas.log.producers.producer_state import (
     CompletedTransaction,
     ProducerStates,
 )
+from barnabas.log.producers.verification import UNGUARDED
 from barnabas.wire.records.batch import CONTROL, NO_SEQUENCE, TRANSACTIONAL, BatchHeader
 
 DAY_MS = 86_400_000
@@ -41,7 +42,7 @@ def marker(*, producer: int = 7, epoch: int = 0) -> BatchHeader:
 
 
 def append(states: ProducerStates, header: BatchHeader, offset: int, timestamp: int = 1) -> None:
-    assert states.check(header) is None
+    assert states.check(header, UNGUARDED) is None
     states.apply(header, offset, timestamp)
 
 
@@ -56,7 +57,7 @@ def end(
 def refused(states: ProducerStates, header: BatchHeader) -> ErrorCode:
     before = states.to_snapshot()
     with pytest.raises(BrokerError) as caught:
-        states.check(header)
+        states.check(header, UNGUARDED)
     assert states.to_snapshot() == before
     return caught.value.code
 
@@ -372,7 +373,7 @@ def test_a_batch_that_is_expected_leads_to_the_same_state_by_the_short_way(
         header = batch(sequence, count, producer=producer, epoch=epoch, attributes=attributes)
         expecting = states.expecting(producer, epoch, sequence)
         try:
-            before = model.check(header)
+            before = model.check(header, UNGUARDED)
         except BrokerError:
             assert expecting is None or attributes
             continue

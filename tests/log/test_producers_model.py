@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.log.producers.producer_snapshot import decode_snapshot
 from barnabas.log.producers.producer_state import ProducerStates
+from barnabas.log.producers.verification import UNGUARDED
 from barnabas.wire.records.batch import CONTROL, NO_SEQUENCE, TRANSACTIONAL, BatchHeader
 
 SEQUENCES = 2**31
@@ -111,7 +112,7 @@ class ProducersAgainstTheModel(RuleBasedStateMachine):
         expected = self.log.answer(header)
         answer: Answer
         try:
-            before = self.states.check(header)
+            before = self.states.check(header, UNGUARDED)
             answer = before.base_offset if before else None
         except BrokerError as error:
             answer = error.code

@@ -19,7 +19,7 @@ from barnabas.server.handlers import api_versions
 from barnabas.server.metrics.request_statistics import RequestStatistics
 from barnabas.server.network.connection import Connection
 from barnabas.server.network.request_memory import RequestMemory
-from barnabas.server.requests.dispatch import Call, Dispatch, UnsupportedRequest
+from barnabas.server.requests.dispatch import Call, Dispatch, MessageHandler, UnsupportedRequest
 from barnabas.server.requests.replies import Pending, Refusal, Work
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.control.describe_controller import DescribeControllerResponse
@@ -146,7 +146,7 @@ def test_an_api_that_is_not_served_is_refused(key: int) -> None:
 def test_every_api_with_a_handler_is_advertised_except_our_own() -> None:
     async def scenario() -> None:
         features = Features(Tree().session(), MetadataCache("a cluster"), BrokerId(0))
-        handlers = {
+        handlers: dict[ApiKey, MessageHandler] = {
             ApiKey.DESCRIBE_CONTROLLER: described,
             ApiKey.API_VERSIONS: partial(api_versions.handle, features),
             ApiKey.METADATA: ok,

@@ -11,8 +11,11 @@ import confluent_kafka.admin
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from barnabas.base.errors import ConfigError
+from barnabas.cli.connecting import given_properties
 from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.cli.options import parse_bootstrap, parse_pairs
+from barnabas.client.librdkafka_names import librdkafka_names
 
 if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata, TopicMetadata
@@ -44,7 +47,7 @@ class ClusterClients:
 
     def __init__(self, bootstrap: str, properties: list[str] | None) -> None:
         self.bootstrap = parse_bootstrap(bootstrap)
-        self._properties = parse_pairs(properties, "-X")
+        self._properties = _properties(properties)
         self._errors: list[KafkaError] = []
 
     def admin(self) -> "tuple[AdminClient, ClusterMetadata]":
@@ -106,6 +109,14 @@ class ClusterClients:
                 text = error.str().partition(": ")[2].partition(" (after ")[0]
                 return f" ({text})" if text else ""
         return ""
+
+
+def _properties(given: list[str] | None) -> dict[str, str]:
+    """The properties of -X and --command-config, in librdkafka's names. Raises Misused."""
+    try:
+        return librdkafka_names({**given_properties(), **parse_pairs(given, "-X")})
+    except ConfigError as wrong:
+        raise Misused(str(wrong)) from None
 
 
 def find_topic(metadata: "ClusterMetadata", name: str, remedy: str = "") -> "TopicMetadata":

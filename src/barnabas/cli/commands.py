@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from barnabas.cli.connecting import add_connection_options
 from barnabas.cli.exit_codes import MISUSED, OK, CommandFailed, Misused
 from barnabas.cli.run_until import invoked, signalled
 from barnabas.cli.subcommands import PlainGroup, name_plainly
@@ -28,8 +29,11 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "controller": "cli.admin.controller_command",
     "elect": "cli.admin.elect_command",
     "groups": "cli.groups.groups_command",
+    "users": "cli.security.users_command",
+    "certs": "cli.security.certs_command",
     "reassign": "cli.reassign.reassign_command",
     "log": "cli.log.log_command",
+    "console": "console.console_command",
     "txns": "cli.txns.txns_command",
     "registry": "cli.registry.registry_command",
     "demo": "demo.demo_command",
@@ -79,6 +83,8 @@ def _load(name: str) -> Any:
         function: Callable[..., None] = getattr(module, name)
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
         app.command(name, context_settings={**_CONTEXT})(function)
+    if _COMMANDS[name].startswith("cli."):
+        add_connection_options(app)
     command = typer.main.get_command(app)
     command.name = name
     name_plainly(command)

@@ -27,7 +27,7 @@ Bootstrap = Annotated[
 ]
 Properties = Annotated[
     list[str] | None,
-    typer.Option("-X", metavar="KEY=VALUE", help="A librdkafka property; repeatable."),
+    typer.Option("-X", metavar="KEY=VALUE", help="A property of the client; repeatable."),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Kafka's own requests, for what librdkafka cannot ask; over plain connections.
+"""Kafka's own requests, for what librdkafka cannot ask; over our own connections.
 
 Most of them are about the cluster as a whole, and only the controller answers them.
 """
@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from barnabas.base.errors import ErrorCode, PeerGone
+from barnabas.cli.connecting import given_security
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.options import parse_bootstrap
 from barnabas.client.async_client import AsyncClient
@@ -22,6 +23,7 @@ from barnabas.client.coordinator import (
 )
 from barnabas.client.metadata import Metadata, NoBrokerReached, fields
 from barnabas.client.retries import Address, RetriableError, Steps, attempts, error_words
+from barnabas.client.security import AuthenticationFailed, SecurityContext
 from barnabas.client.versions import UnsupportedApi
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import Message
@@ -57,15 +59,23 @@ def parse_addresses(bootstrap: str) -> list[Address]:
 class RawClient:
     """A client of one cluster. A request that cannot be answered is a CommandFailed."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        security: SecurityContext | None = None,
+        *,
+        client_id: str = _CLIENT_ID,
+    ) -> None:
+        """Without `security`, the command line says it."""
         self._bootstrap = bootstrap
         self._metadata = Metadata(parse_addresses(bootstrap))
         self._client = AsyncClient(
-            _CLIENT_ID,
+            client_id,
             connect_s=_CONNECT_TIMEOUT_S,
             request_s=_REQUEST_TIMEOUT_S,
             slow_s=dict.fromkeys(_CHANGES, _CHANGE_TIMEOUT_S),
             negotiate=True,
+            security=given_security() if security is None else security,
         )
 
     def close(self) -> None:
@@ -156,8 +166,8 @@ class RawClient:
                 f"no Kafka broker answers at {self._bootstrap} ({reasons});"
                 " start one with `barnabas server`, or name another with -b HOST:PORT"
             ) from None
-        except UnsupportedApi as unsupported:
-            raise CommandFailed(str(unsupported)) from None
+        except (UnsupportedApi, AuthenticationFailed) as failed:
+            raise CommandFailed(str(failed)) from None
 
 
 def _error_of_the_first(response: Message) -> ErrorCode:

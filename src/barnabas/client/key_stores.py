@@ -5,6 +5,7 @@ Java's own format, JKS, is not read: `keytool` converts it, and the error says h
 """
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 _JKS_MAGIC: Final = bytes.fromhex("feedfeed")
 _PEM: Final = b"-----BEGIN"
+_CERTIFICATE: Final = re.compile(
+    r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL
+)
 
 
 class KeyStore(NamedTuple):
@@ -46,7 +50,8 @@ def read_key_store(properties: Mapping[str, str]) -> KeyStore | None:
     if certificate:
         own = _read("ssl.certificate.location", certificate)
         key_file = _first(properties, "ssl.key.location") or certificate
-        return KeyStore(_text(own), _text(_read("ssl.key.location", key_file)), key_password)
+        key_text = _text(_read("ssl.key.location", key_file))
+        return KeyStore(_certificates_of(_text(own)), key_text, key_password)
     return None
 
 
@@ -90,19 +95,21 @@ def load_stores(context: "ssl.SSLContext", own: KeyStore | None, trusted: str | 
 
     try:
         if trusted is not None:
-            context.load_verify_locations(cadata=_certificates_of(trusted))
+            certificates = _certificates_of(trusted)
+            if not certificates:
+                raise ValueError("the trust store holds no certificate")
+            context.load_verify_locations(cadata=certificates)
         if own is not None:
             with in_a_file(f"{own.chain}\n{own.key}\n") as file:
                 # Without a password OpenSSL would ask for one on the terminal.
                 context.load_cert_chain(file, password=own.password)
     except (ssl.SSLError, OSError, ValueError) as failure:
-        raise ConfigError(f"ssl.* name certificates that cannot be used: {failure}") from None
+        raise ConfigError(f"ssl.* name certificates that cannot be read: {failure}") from None
 
 
 def _certificates_of(text: str) -> str:
-    if "-----BEGIN CERTIFICATE" not in text:
-        raise ValueError("the trust store holds no certificate")
-    return text[text.index("-----BEGIN CERTIFICATE") :]
+    """The certificates in PEM, without any key beside them."""
+    return "\n".join(_CERTIFICATE.findall(text))
 
 
 def _key_store_file(properties: Mapping[str, str], location: str, key_password: str) -> KeyStore:

@@ -26,10 +26,12 @@ from barnabas.coordinator.result import (
     Emit,
     Now,
     TimerKey,
+    Transaction,
+    TransactionEnd,
     Waiter,
 )
 from barnabas.purgatory.timer import Timer
-from barnabas.wire.records.records import Record, build_batch
+from barnabas.wire.records.records import ControlType, Record, build_batch
 
 Reply = TypeVar("Reply")
 Shard = TypeVar("Shard", bound=CoordinatorShard)
@@ -130,7 +132,7 @@ class ActiveShard(Generic[Shard]):
 
         try:
             for records in _batches(result):
-                self._append(records, result.base_sequence)
+                self._append(records, result)
         except BrokerError as e:
             self._settle(reply, self._not_written(result, e.code))
             return reply
@@ -188,9 +190,9 @@ class ActiveShard(Generic[Shard]):
             return result
         try:
             for records in _batches(result):
-                self._append(records, result.base_sequence)
+                self._append(records, result)
                 for record in records:
-                    self.shard.replay(record)
+                    self.shard.replay(record, *_producer_of(result))
         except BrokerError as e:
             return self._not_written(result, e.code)
         return result
@@ -205,19 +207,40 @@ class ActiveShard(Generic[Shard]):
         )
         return self.shard.on_append_failed(result, self._topic.error(code), self.now())
 
-    def _append(self, records: Sequence[CoordinatorRecord], base_sequence: int) -> None:
+    def _append(self, records: Sequence[CoordinatorRecord], result: CoordinatorResult[Any]) -> None:
+        transaction = result.transaction
         now_ms = self._ports.clock.now_ms()
         batch = build_batch(
             [Record(n, now_ms, key, value, ()) for n, (key, value) in enumerate(records)],
             codec=self._topic.codec,
-            base_sequence=base_sequence,
+            base_sequence=result.base_sequence,
+            **({} if transaction is None else _transactional(transaction)),
         )
         try:
             self._appended = self._ports.writer.append(
-                self.partition, memoryview(bytearray(batch)), now_ms
+                self.partition,
+                memoryview(bytearray(batch)),
+                now_ms,
+                None if transaction is None else transaction.guard,
             )
         except DiskFault as fault:
             raise self._disk_failed(fault) from fault
+
+    def end_transaction(self, end: TransactionEnd) -> "asyncio.Future[ErrorCode]":
+        """Append an end marker and apply it; the result is `none` when it is committed.
+
+        Raises  BrokerError, if it cannot be appended
+        """
+        now_ms = self._ports.clock.now_ms()
+        try:
+            self._appended = self._ports.writer.append_marker(self.partition, end, now_ms)
+        except DiskFault as fault:
+            raise self._disk_failed(fault) from fault
+        is_committed = end.marker.control_type is ControlType.COMMIT
+        self.shard.replay_end_of_transaction(end.producer_id, is_committed)
+        ended: asyncio.Future[ErrorCode] = self._loop.create_future()
+        self._park(ended, ErrorCode.none)
+        return ended
 
     async def _flush(self) -> None:
         """Flush before a reply is sent, if `flush.messages` asks for it."""
@@ -293,6 +316,18 @@ def _batches(result: CoordinatorResult[Any]) -> Iterator[Sequence[CoordinatorRec
             batch, size = [], 0
     if batch:
         yield batch
+
+
+def _transactional(transaction: Transaction) -> dict[str, Any]:
+    return {
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.producer_epoch,
+        "transactional": True,
+    }
+
+
+def _producer_of(result: CoordinatorResult[Any]) -> tuple[int, ...]:
+    return () if result.transaction is None else (result.transaction.producer_id,)
 
 
 def _fail(reply: "asyncio.Future[Any]", code: ErrorCode) -> None:

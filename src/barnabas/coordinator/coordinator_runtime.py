@@ -15,7 +15,7 @@ from barnabas.base.ids import Offset, TopicPartition
 from barnabas.coordinator.active_shard import ActiveShard, CoordinatorPorts, Shard
 from barnabas.coordinator.coordinator_topic import CoordinatorTopic
 from barnabas.coordinator.loader import load
-from barnabas.coordinator.result import CoordinatorResult, Now
+from barnabas.coordinator.result import CoordinatorResult, Now, TransactionEnd
 
 Reply = TypeVar("Reply")
 # A load that failed is tried again after this.
@@ -46,6 +46,13 @@ class CoordinatorRuntime(Generic[Shard]):
 
     # -- requests ------------------------------------------------------------
 
+    def end_transaction(self, partition: int, end: TransactionEnd) -> "asyncio.Future[ErrorCode]":
+        """Append an end marker to a partition and apply it; `none` comes with its commit.
+
+        Raises  BrokerError(not_coordinator, coordinator_load_in_progress), or as the append does
+        """
+        return self._loaded(partition).end_transaction(end)
+
     async def ask(
         self, partition: int, decide: Callable[[Shard, Now], CoordinatorResult[Reply]]
     ) -> Reply:
@@ -54,12 +61,15 @@ class CoordinatorRuntime(Generic[Shard]):
         Raises  BrokerError(not_coordinator, coordinator_load_in_progress,
                 coordinator_not_available)
         """
+        return await self._loaded(partition).ask(decide)
+
+    def _loaded(self, partition: int) -> ActiveShard[Shard]:
         active = self._active.get(partition)
         if active is None:
             raise BrokerError(ErrorCode.not_coordinator)
         if not active.is_loaded:
             raise BrokerError(ErrorCode.coordinator_load_in_progress)
-        return await active.ask(decide)
+        return active
 
     async def ask_loaded(
         self, decide: Callable[[Shard, Now], CoordinatorResult[None]]

@@ -5,8 +5,15 @@ from typing import Protocol, TypeVar
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import Offset, TopicPartition
-from barnabas.coordinator.result import CoordinatorRecord, CoordinatorResult, Now, TimerKey
+from barnabas.coordinator.result import (
+    CoordinatorRecord,
+    CoordinatorResult,
+    Now,
+    TimerKey,
+    TransactionEnd,
+)
 from barnabas.log.log import Log
+from barnabas.log.producers.verification import VerificationGuard
 
 Reply = TypeVar("Reply")
 
@@ -52,14 +59,25 @@ class PartitionWriter(Protocol):
     def log(self, partition: TopicPartition) -> Log | None:
         """The log of the partition; None if this broker does not lead it."""
 
-    def append(self, partition: TopicPartition, batch: memoryview, now_ms: int) -> Offset:
+    def append(
+        self,
+        partition: TopicPartition,
+        batch: memoryview,
+        now_ms: int,
+        guard: VerificationGuard | None = None,
+    ) -> Offset:
         """Append a batch. Returns the offset at which the high watermark commits it.
+
+        The first batch of a transaction needs its guard.
 
         Does not suspend, and calls nothing back.
 
         Raises  BrokerError, if this broker does not lead the partition or too few replicas are in
                 sync; DiskFault
         """
+
+    def append_marker(self, partition: TopicPartition, end: TransactionEnd, now_ms: int) -> Offset:
+        """Append the end marker of a transaction, as `append` does with a batch."""
 
     def when_committed(
         self,

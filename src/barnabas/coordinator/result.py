@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from barnabas.base.errors import BarnabasError, ErrorCode
+from barnabas.log.producers.verification import VerificationGuard
 from barnabas.wire.records.batch import NO_SEQUENCE
+from barnabas.wire.records.records import EndTransactionMarker
 
 Reply = TypeVar("Reply")
 TimerKey: TypeAlias = tuple[str, ...]
@@ -62,6 +64,26 @@ class Emit(NamedTuple):
     event: object
 
 
+class Transaction(NamedTuple):
+    """The transaction that records belong to: they count when it commits.
+
+    The first append of a transaction needs the guard with which it was verified.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    guard: VerificationGuard | None = None
+
+
+class TransactionEnd(NamedTuple):
+    """The end marker of a producer's transaction, for one partition."""
+
+    producer_id: int
+    producer_epoch: int
+    marker: EndTransactionMarker
+    transaction_version: int = 0
+
+
 Effect: TypeAlias = ArmTimer | CancelTimer | Answer | Emit
 
 
@@ -87,6 +109,7 @@ class CoordinatorResult(Generic[Reply]):
     effects: tuple[Effect, ...] = ()
     # Of the batches, which no producer has written: Kafka gives 0 to commits, -1 to all else.
     base_sequence: int = NO_SEQUENCE
+    transaction: Transaction | None = None
     # In one batch, or refused before any is appended. If not, a large result may take several.
     is_atomic: bool = True
 

@@ -35,6 +35,7 @@ from barnabas.log.segment.active_segment import MAX_RELATIVE, LogEnd
 from barnabas.log.segment.file_slice import NOTHING, FileSlice
 from barnabas.log.segment.segment import LOG, Segment, TimestampOffset
 from barnabas.log.segment.segments import Segments, new_segment
+from barnabas.log.segment.transaction_index import AbortedTransaction
 from barnabas.wire.produce.plain_batch import as_plain
 from barnabas.wire.records.batch import BatchHeader, headers
 
@@ -161,6 +162,8 @@ class Log(LogEnd):
     def _completed(self, transaction: CompletedTransaction) -> None:
         with self._writing():
             self._segments.note_aborted(transaction)
+        if transaction.aborted:
+            self.aborted_upto = Offset(transaction.last_offset)
         self._flushes.is_directory_dirty = True
 
     def begin_leading(self, epoch: LeaderEpoch) -> None:
@@ -256,6 +259,17 @@ class Log(LogEnd):
 
     def _segment_of(self, offset: int) -> Segment:
         return self._segments.holding(offset)
+
+    def aborted_transactions(
+        self, offset: int, upto: int, extent: FileSlice
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions among what `locate` gave for `offset`, by first offset.
+
+        Raises  BrokerError(corrupt_message), DiskFault
+        """
+        if offset > self.aborted_upto:
+            return []
+        return self._segments.aborted(offset, upto, extent)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record whose time is `timestamp` or later."""
@@ -375,6 +389,7 @@ class Log(LogEnd):
             self._segments,
             snapshots,
         )
+        self.aborted_upto = Offset(self._segments.aborted_upto)
 
     def delete_records_before(self, offset: Offset) -> None:
         """Move the log start to `offset`, at most the high watermark; retention frees the space.

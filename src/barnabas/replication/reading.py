@@ -51,8 +51,11 @@ class Reading(NamedTuple):
 
 
 def last_stable_offset(log: Log, high_watermark: Offset) -> Offset:
-    """The last stable offset: a READ_COMMITTED consumer reads up to the first open transaction."""
+    """The last stable offset: a READ_COMMITTED consumer reads up to the first open transaction.
+
+    It is not before the log start: records of the transaction may have been deleted.
+    """
     unstable = log.producers.first_unstable_offset
     if unstable is None or unstable > high_watermark:
         return high_watermark
-    return Offset(unstable)
+    return max(Offset(unstable), log.log_start_offset)

@@ -45,6 +45,7 @@ class ScramServer:
         self._is_known = False
         self._is_token = False
         self._credential: ScramCredential | None = None
+        self._client_nonce = ""
         self._nonce = ""
         self._client_first = ""
         self._server_first = ""
@@ -71,7 +72,8 @@ class ScramServer:
         found = self._find()
         self._is_known = found is not None
         self._credential = credential = found or self._of_nobody()
-        self._nonce = match["nonce"] + self._random.uuid().hex
+        self._client_nonce = match["nonce"]
+        self._nonce = self._client_nonce + self._random.uuid().hex
         salt = base64.b64encode(credential.salt).decode()
         self._server_first = f"r={self._nonce},s={salt},i={credential.iterations}"
         return self._server_first.encode()
@@ -92,8 +94,10 @@ class ScramServer:
         said = attributes(token)
         if not comma or said.get("c") != "biws":
             raise ScramFailed("the last message is not one of SCRAM")
-        # All of it: a client that repeats only its own part could replay (CVE-2024-56128).
-        if not hmac.compare_digest(said.get("r", "").encode(), self._nonce.encode()):
+        # All of it: a client that repeats only its own part could replay (CVE-2024-56128). Older
+        # librdkafka, as in kcat, repeats its own part before all of it.
+        nonce = said.get("r", "")
+        if nonce not in (self._nonce, self._client_nonce + self._nonce):
             raise ScramFailed("the last message has another nonce")
         proof = base64.b64decode(token.decode().rpartition(",p=")[2], validate=True)
         message = auth_message(self._client_first, self._server_first, without_proof)

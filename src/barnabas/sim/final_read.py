@@ -1,20 +1,24 @@
 """The final state of a healed cluster: every record read, and the bytes of every log."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.log.log import Log
-from barnabas.server.groups.offsets_topic import OFFSETS_TOPIC
-from barnabas.sim.checkers.history import FADING, OperationHistory, OperationOutcome, Poll, Polled
+from barnabas.sim.checkers.history import (
+    FADING,
+    TRANSACTIONAL,
+    OperationHistory,
+    OperationOutcome,
+    Poll,
+    Polled,
+)
 from barnabas.sim.checkers.violations import FinalPartition, FinalState
 from barnabas.sim.clients.consumer_client import Consumer
+from barnabas.sim.final_transactions import read_to_end, read_transactions
 from barnabas.sim.world.cluster_observer import ObservedPartition
 from barnabas.sim.world.seed_settings import broker_stream
 from barnabas.sim.world.sim_world import SimWorld
 from barnabas.wire.records.batch import headers
-
-READ_WITHIN_S: Final = 120.0
 
 
 async def read_all(world: SimWorld) -> FinalState:
@@ -25,36 +29,37 @@ async def read_all(world: SimWorld) -> FinalState:
     seen = {
         each.topic_partition: each
         for each in world.observer.partitions()
-        if each.topic_partition.topic != OFFSETS_TOPIC
+        if not each.topic_partition.topic.startswith("__")
+        and each.topic_partition.topic not in TRANSACTIONAL
     }
     history = OperationHistory(world.loop.time)
     random = broker_stream(world.settings.seed, "the end")
     consumer = Consumer("the end", world.settings.bootstrap, random, history)
-    consumer.assign(dict.fromkeys(seen, 0))
-    deadline = world.loop.time() + READ_WITHIN_S
-    while missing := [at for at in seen if not _is_read(consumer, at)]:
-        if world.loop.time() > deadline:
-            for at in missing:
-                world.on_broken(f"{at} cannot be read beyond offset {consumer.positions[at]}")
-            break
-        await consumer.poll()
-    consumer.close()
+    await read_to_end(world, consumer, list(seen))
     read: dict[TopicPartition, list[tuple[int, int]]] = {at: [] for at in seen}
     for operation, poll in history.of(Poll):
         if operation.outcome is OperationOutcome.FAILED:
             read[poll.at].clear()  # the log start advanced: it was read again from there
         elif isinstance(operation.got, Polled):
             read[poll.at].extend(operation.got.records)
+    transactions = await read_transactions(world)
     return FinalState(
-        tuple(
-            _partition(world, each, consumer.high_watermarks.get(at, 0), read[at])
-            for at, each in seen.items()
-        )
+        (
+            *(
+                _partition(world, each, consumer.high_watermarks.get(at, 0), read[at])
+                for at, each in seen.items()
+            ),
+            *(
+                _partition(
+                    world, each, transactions.high_watermarks.get(each.topic_partition, 0), ()
+                )
+                for each in world.observer.partitions()
+                if each.topic_partition.topic in TRANSACTIONAL
+            ),
+        ),
+        transactions.partitions,
+        transactions.offsets,
     )
-
-
-def _is_read(consumer: Consumer, at: TopicPartition) -> bool:
-    return consumer.positions[at] >= consumer.high_watermarks.get(at, 1 << 62)
 
 
 def _partition(

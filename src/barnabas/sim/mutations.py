@@ -58,6 +58,7 @@ def _setting(seed: int) -> SeedSettings:
         segment_bytes=4096,
         flushes_each=False,
         bits_rot=False,
+        has_transactions=False,
     )
 
 

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from barnabas.base.errors import BarnabasError, ErrorCode, LawBroken
+from barnabas.base.ids import TopicPartition
 from barnabas.testing.broker_properties import broker_config
 from barnabas.testing.broker_thread import BrokerThread, ClusterParts
 from barnabas.testing.cluster_view import ClusterView
@@ -25,6 +26,7 @@ from barnabas.testing.failing_disk import Volume
 from barnabas.testing.misuse import Misuse, find_api, find_error
 from barnabas.testing.request_faults import RequestFaults
 from barnabas.testing.shared_tree import CUT, PAUSED, SharedTree
+from barnabas.testing.transaction_faults import check_state, hang, wait_for_state
 from barnabas.wire.apis import ApiKey
 
 SESSION_TIMEOUT_MS: Final = 1_000
@@ -286,6 +288,42 @@ class Cluster:
         if times < 1:
             raise Misuse(f"fail_next: times must be at least 1, not {times}")
         self._faults.fail_next(find_api(api), find_error(error), times, self._known_or_any(broker))
+
+    # -- transactions ----------------------------------------------------------
+
+    def delay_markers(self, ms: float, broker: int | None = None) -> None:
+        """Delay the markers that end transactions, on their way to a broker. 0 ends it."""
+        if ms < 0:
+            raise Misuse(f"delay_markers: {ms:g} ms is negative")
+        self._faults.delay_markers(ms / 1000, self._known_or_any(broker))
+
+    def hang_transaction(self, topic: str, partition: int = 0) -> int:
+        """Write a record of a transaction that no coordinator knows; return its offset.
+
+        Readers with read_committed stop there, until `barnabas txns abort` ends it.
+        """
+        leader = self.leader_of(topic, partition)
+        return hang(self._alive(leader), TopicPartition(topic, partition))
+
+    def kill_coordinator(
+        self, transactional_id: str, state: str = "Ongoing", timeout: float = WAIT_S
+    ) -> int:
+        """Kill the coordinator as by SIGKILL once the id is in this state; return its number.
+
+        Another thread runs the transaction. Markers are held until then, so that the states
+        PrepareCommit and PrepareAbort last.
+
+        Raises  NotInTime, nothing is killed
+        """
+        check_state(state)
+        self._faults.delay_markers(timeout, None)
+        try:
+            address = wait_for_state(self.bootstrap_servers, transactional_id, state, timeout)
+            (coordinator,) = (n for n in self.running if self.address(n) == address)
+            self.kill_unclean(coordinator)
+        finally:
+            self._faults.delay_markers(0, None)
+        return coordinator
 
     def serve_normally(self) -> None:
         """Remove every `delay`, and every `fail_next` that is still pending."""

@@ -1,6 +1,7 @@
 """Faults of client requests: delayed responses, and responses with an error.
 
-Requests between brokers are never touched: a failing Fetch is meant for a consumer.
+Requests between brokers are never touched, because a failing Fetch is meant for a consumer, but for
+one: the markers that end transactions may be delayed.
 """
 
 import asyncio
@@ -57,9 +58,14 @@ class RequestFaults:
         self._lock = threading.Lock()
         self._failing: list[_Failing] = []
         self._delays: dict[tuple[ApiKey, int | None], float] = {}
+        self._marker_delays: dict[int | None, float] = {}
 
     def delay(self, key: ApiKey, seconds: float, broker: int | None) -> None:
         self._delays[key, broker] = seconds
+
+    def delay_markers(self, seconds: float, broker: int | None) -> None:
+        """Serve WriteTxnMarkers requests of other brokers so much later."""
+        self._marker_delays[broker] = seconds
 
     def fail_next(self, key: ApiKey, code: ErrorCode, times: int, broker: int | None) -> None:
         with self._lock:
@@ -70,13 +76,19 @@ class RequestFaults:
         with self._lock:
             self._failing.clear()
         self._delays = {}
+        self._marker_delays = {}
 
     def around(self, broker: int, serve: Serve) -> Serve:
         """Wrap `serve` with the faults of one broker."""
 
         def served(frame: memoryview, connection: Connection, /) -> Reply:
             if not self._is_client(connection.port):
-                return serve(frame, connection)
+                seconds = self._marker_delay(frame, broker)
+                return (
+                    _held(serve, frame, connection, seconds)
+                    if seconds
+                    else serve(frame, connection)
+                )
             reply = self._failed(broker, serve, frame, connection)
             if reply is None:
                 reply = serve(frame, connection)
@@ -86,6 +98,11 @@ class RequestFaults:
             return _later(reply, seconds) if seconds else reply
 
         return served
+
+    def _marker_delay(self, frame: memoryview, broker: int) -> float:
+        if not self._marker_delays or _HEADER.unpack_from(frame)[0] != ApiKey.WRITE_TXN_MARKERS:
+            return 0
+        return self._marker_delays.get(broker) or self._marker_delays.get(None, 0)
 
     def _delay_of(self, frame: memoryview, broker: int) -> float:
         if not self._delays:
@@ -170,6 +187,25 @@ def _closed(why: str) -> Pending:
 def _later(reply: Reply, seconds: float) -> Pending:
     loop = asyncio.get_running_loop()
     return _then(reply, lambda answer, give: loop.call_later(seconds, give, answer))
+
+
+def _held(serve: Serve, frame: memoryview, connection: Connection, seconds: float) -> Pending:
+    """The reply of a request that is served later, though its sender may be gone by then."""
+    copied, later = memoryview(bytes(frame)), Pending()
+
+    def on_answer(answer: Answer | Refusal) -> None:
+        if not later.abandoned:
+            later.answer(answer)
+
+    def serve_now() -> None:
+        reply = serve(copied, connection)
+        if isinstance(reply, Pending):
+            reply.deliver_to(on_answer)
+        else:
+            on_answer(b"" if reply is None else reply)
+
+    asyncio.get_running_loop().call_later(seconds, serve_now)
+    return later
 
 
 def _then(reply: Reply, do: Callable[[Answer | Refusal, Give], object]) -> Pending:

@@ -42,6 +42,7 @@ class ApiKey(enum.IntEnum):
     ADD_OFFSETS_TO_TXN = 25
     END_TXN = 26
     WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     ALTER_REPLICA_LOG_DIRS = 34
@@ -88,7 +89,7 @@ def _api(lowest: int, highest: int, flexible: int, advertised_lowest: int | None
 
 
 APIS: Final = {
-    ApiKey.PRODUCE: _api(3, 11, 9, advertised_lowest=0),
+    ApiKey.PRODUCE: _api(3, 12, 9, advertised_lowest=0),
     ApiKey.FETCH: _api(4, 17, 12),
     ApiKey.LIST_OFFSETS: _api(0, 9, 6),
     ApiKey.METADATA: _api(0, 12, 9),
@@ -115,7 +116,8 @@ APIS: Final = {
     ApiKey.ADD_PARTITIONS_TO_TXN: _api(0, 5, 3),
     ApiKey.ADD_OFFSETS_TO_TXN: _api(0, 4, 3),
     ApiKey.END_TXN: _api(0, 5, 3),
-    ApiKey.WRITE_TXN_MARKERS: _api(1, 1, 1),
+    ApiKey.WRITE_TXN_MARKERS: _api(0, 2, 1),
+    ApiKey.TXN_OFFSET_COMMIT: _api(0, 5, 3),
     ApiKey.DESCRIBE_CONFIGS: _api(0, 4, 4),
     ApiKey.ALTER_CONFIGS: _api(0, 2, 2),
     ApiKey.ALTER_REPLICA_LOG_DIRS: _api(0, 2, 2),
@@ -142,11 +144,5 @@ APIS: Final = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _api(0, 0, 0),
     ApiKey.DESCRIBE_CONTROLLER: _api(0, 0, 0),
 }
-# An API of our own is not advertised: clients would confuse its number with one of Kafka's. The
-# others are only asked for, of Apache Kafka.
-UNADVERTISED: Final = (
-    ApiKey.DESCRIBE_CONTROLLER,
-    ApiKey.WRITE_TXN_MARKERS,
-    ApiKey.DESCRIBE_TRANSACTIONS,
-    ApiKey.LIST_TRANSACTIONS,
-)
+# An API of our own is not advertised: clients would confuse its number with one of Kafka's.
+UNADVERTISED: Final = (ApiKey.DESCRIBE_CONTROLLER,)

@@ -202,6 +202,52 @@ class OffsetForLeaderEpochResponse(PlainEntity):
     topics: tuple[OffsetForLeaderTopicResult, ...]
 
 
+# -- WriteTxnMarkers (27), version 0 ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritableTxnMarkerTopic(PlainEntity):
+    name: str = field(metadata=STRING)
+    partition_indexes: tuple[int, ...] = field(metadata=INT32, default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritableTxnMarker(PlainEntity):
+    producer_id: int = field(metadata=INT64)
+    producer_epoch: int = field(metadata=INT16)
+    transaction_result: bool = field(metadata=BOOL)
+    topics: tuple[WritableTxnMarkerTopic, ...]
+    coordinator_epoch: int = field(metadata=INT32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteTxnMarkersRequest(PlainEntity):
+    markers: tuple[WritableTxnMarker, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritableTxnMarkerPartitionResult(PlainEntity):
+    partition_index: int = field(metadata=INT32)
+    error_code: ErrorCode = field(metadata=ERROR_CODE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritableTxnMarkerTopicResult(PlainEntity):
+    name: str = field(metadata=STRING)
+    partitions: tuple[WritableTxnMarkerPartitionResult, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritableTxnMarkerResult(PlainEntity):
+    producer_id: int = field(metadata=INT64)
+    topics: tuple[WritableTxnMarkerTopicResult, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteTxnMarkersResponse(PlainEntity):
+    markers: tuple[WritableTxnMarkerResult, ...]
+
+
 # -- DescribeConfigs (32), version 0 ---------------------------------------------------------------
 
 

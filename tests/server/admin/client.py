@@ -9,11 +9,12 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, Self
 
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 
 from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.message_schema import Entity
 from barnabas.wire.records.records import Record, build_batch
-from barnabas.wire.schema import adapt, request_type, response_type
+from barnabas.wire.schema import read_body, request_type, response_type, write_body
 
 EARLIEST, LATEST = -2, -1
 PATIENCE = timedelta(seconds=10)
@@ -59,7 +60,7 @@ class Client:
         out.write(struct.pack(">hhih4s", key, version, self._correlation_id, 4, b"test"))
         if version >= APIS[key].flexible:
             out.write(b"\0")
-        entity_writer(target)(out, adapt(parts(**fields), target))
+        out.write(write_body(target, parts(**fields)))
         frame = out.getvalue()
         self._socket.sendall(len(frame).to_bytes(4, "big") + frame)
 
@@ -69,7 +70,10 @@ class Client:
         assert int.from_bytes(body[:4], "big") == self._correlation_id
         flexible = version >= APIS[key].flexible and key is not ApiKey.API_VERSIONS
         start = 5 if flexible else 4
-        response, used = entity_reader(response_type(key, version))(body, start)
+        entity = response_type(key, version)
+        if issubclass(entity, Entity):
+            return read_body(entity, memoryview(body)[start:])
+        response, used = entity_reader(entity)(body, start)
         assert start + used == size, "bytes are left over"
         return response
 

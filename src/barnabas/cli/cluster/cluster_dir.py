@@ -14,6 +14,7 @@ from typing import IO, Final
 
 from barnabas.base.ports import free_port
 from barnabas.cli.cluster.cluster_properties import HOST, ClusterSettings, broker_properties
+from barnabas.cli.cluster.cluster_security import write_private
 from barnabas.cli.exit_codes import CommandFailed, Misused
 
 # l_type, l_whence, l_start, l_len and l_pid of Linux's struct flock.
@@ -65,7 +66,7 @@ class BrokerFiles:
         text = broker_properties(
             settings, self.broker_id, self.port, self.data, self.properties, self.metrics_address
         )
-        self.properties.write_text(text)
+        write_private(self.properties, text)
 
     def last_lines(self, count: int) -> list[str]:
         """The last lines of the broker's log; empty if there is no log."""

@@ -34,6 +34,7 @@ class ClusterSettings(NamedTuple):
     brokers: int
     zookeeper: str
     overrides: Mapping[str, str]
+    security: Mapping[str, str] = {}
 
 
 def check_overrides(overrides: Mapping[str, str]) -> None:
@@ -56,9 +57,10 @@ def broker_properties(
     metrics: str | None = None,
 ) -> str:
     """The text of one broker's server.properties, which will be stored at `path`."""
+    protocol = settings.security.get("security.inter.broker.protocol", "PLAINTEXT")
     own = {
         "broker.id": str(broker_id),
-        "listeners": f"PLAINTEXT://{HOST}:{port}",
+        "listeners": f"{protocol}://{HOST}:{port}",
         "log.dirs": str(data),
         "zookeeper.connect": settings.zookeeper,
     }
@@ -69,6 +71,8 @@ def broker_properties(
         (comment, {key: value for key, value in values.items() if key not in settings.overrides})
         for comment, values in _defaults(settings.brokers)
     ]
+    secured = {k: v for k, v in settings.security.items() if k not in settings.overrides}
+    sections.append((" TLS and SASL; keep this file to yourself.", secured))
     sections.append((" Set with --override.", dict(settings.overrides)))
     return "\n".join(_format(values, comment) for comment, values in sections if values)
 

@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from barnabas.base.offload import ThreadOffload
+from barnabas.cli.cluster.cluster_console import ClusterConsole
 from barnabas.cli.cluster.cluster_dir import BrokerFiles, ClusterDir, choose_ports
 from barnabas.cli.cluster.cluster_properties import ClusterSettings, check_overrides
+from barnabas.cli.cluster.cluster_security import ClusterSecurity
 from barnabas.cli.cluster.cluster_supervisor import BrokerDied, Supervisor
 from barnabas.cli.cluster.cluster_zookeeper import ClusterZooKeeper
 from barnabas.cli.exit_codes import FAILED, OK, SIGNALLED, CommandFailed
 from barnabas.cli.raw_client import RawClient
 from barnabas.cli.show import counted, show_table
+from barnabas.client.security import PLAINTEXT, SecurityContext
 
 _LOOK_EVERY_S: Final = 0.05
 
@@ -29,8 +32,12 @@ def run_cluster(
     overrides: Mapping[str, str],
     *,
     restart: bool,
+    secure: bool = False,
+    console: str | None = None,
 ) -> int:
     """Run a cluster until a signal stops it; return the exit code.
+
+    `console` is the address of its web console, if it has one.
 
     Raises  CommandFailed, no process left running, if it cannot start
     """
@@ -42,7 +49,11 @@ def run_cluster(
         if left_out := directory.left_out(brokers):
             names = ", ".join(left_out)
             _say(f"not starting brokers {names} of an earlier run in {directory.path}")
-        return asyncio.run(_run(directory, files, zookeeper, overrides, restart=restart))
+        security = ClusterSecurity.prepare(directory.path) if secure else None
+        own = None if console is None else ClusterConsole(console, directory.path)
+        return asyncio.run(
+            _run(directory, files, zookeeper, overrides, security, own, restart=restart)
+        )
     finally:
         directory.close()
 
@@ -52,6 +63,8 @@ async def _run(
     files: list[BrokerFiles],
     zookeeper: str | None,
     overrides: Mapping[str, str],
+    security: ClusterSecurity | None,
+    console: ClusterConsole | None,
     *,
     restart: bool,
 ) -> int:
@@ -59,13 +72,17 @@ async def _run(
         own = None
         if zookeeper is None:
             own = ClusterZooKeeper(directory, ThreadOffload(one_thread), restart=restart, say=_say)
-        cluster = _Cluster(Supervisor(files, restart=restart, say=_say), own)
+        cluster = _Cluster(Supervisor(files, restart=restart, say=_say), own, security)
         signals = _Signals(cluster.supervisor)
         try:
             began = await signals.interrupting(cluster.start(files, zookeeper, overrides))
+            if began and console is not None:
+                await console.start(",".join(each.address for each in files))
             if began:
                 await signals.first.wait()
         finally:
+            if console is not None:
+                await console.stop()
             is_clean = await cluster.stop()
         if signals.is_impatient or not began:
             return SIGNALLED + signals.received[0]
@@ -109,8 +126,14 @@ class _Signals:
 class _Cluster:
     """The processes of one cluster, started and stopped in order."""
 
-    def __init__(self, supervisor: Supervisor, zookeeper: ClusterZooKeeper | None) -> None:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        zookeeper: ClusterZooKeeper | None,
+        security: ClusterSecurity | None,
+    ) -> None:
         self.supervisor = supervisor
+        self._security = security
         self._zookeeper = zookeeper
 
     async def start(
@@ -122,14 +145,24 @@ class _Cluster:
             await self._zookeeper.start()
             zookeeper = self._zookeeper.address
         assert zookeeper is not None
-        settings = ClusterSettings(len(files), zookeeper, overrides)
+        security = self._security
+        secured = {} if security is None else security.of_brokers()
+        settings = ClusterSettings(len(files), zookeeper, overrides, secured)
+        if security is not None:
+            await security.store_users(zookeeper)
+            security.write_clients([each.address for each in files])
         for each in files:
             each.write(settings)
         logs = files[0].cluster / "broker-N" / "broker.log"
         _say(f"starting {counted(len(files), 'broker')} (logs: {logs})")
         await self.supervisor.start()
-        await _until_all_are_in(self.supervisor)
+        await _until_all_are_in(self.supervisor, self._client_security())
         self._show(zookeeper)
+
+    def _client_security(self) -> SecurityContext:
+        if self._security is None:
+            return PLAINTEXT
+        return SecurityContext.of(self._security.of_clients())
 
     async def stop(self) -> bool:
         """Stop all brokers, then ZooKeeper; return whether no broker had to be killed."""
@@ -162,17 +195,20 @@ class _Cluster:
             rows.append(["ZooKeeper", zookeeper, "", self._zookeeper.pid, directory])
         show_table(("", "address", "metrics", "pid", "directory"), rows, sys.stderr)
         where = ",".join(each.files.address for each in brokers)
+        if self._security is not None:
+            _say(f"to get in as admin: --command-config {self._security.client_properties}")
+            _say(f"with librdkafka or kcat: {self._security.client_librdkafka}")
         _say(f"to use all brokers by default: export BARNABAS_BOOTSTRAP={where}")
         print(
             f"ready brokers={len(brokers)} zookeeper={zookeeper} listening on {where}", flush=True
         )
 
 
-async def _until_all_are_in(supervisor: Supervisor) -> None:
+async def _until_all_are_in(supervisor: Supervisor, security: SecurityContext) -> None:
     """Wait until the metadata of each broker lists all brokers and a controller."""
     wanted = {broker.files.broker_id for broker in supervisor.brokers}
     for broker in supervisor.brokers:
-        client = RawClient(broker.files.address)
+        client = RawClient(broker.files.address, security)
         with contextlib.closing(client):
             while not await _knows_all(client, wanted):
                 dead = [

@@ -66,7 +66,7 @@ def list_groups(
     types = _wanted(kind, TYPES, "--type")
     listed, errors = GroupAdmin(ClusterClients(bootstrap, properties)).listed()
     unclear = [group.group_id for group in listed if state_of(group) == UNKNOWN]
-    details = _details(bootstrap, properties, unclear)
+    details = _details(bootstrap, unclear)
     rows = [
         {
             "group": group.group_id,
@@ -88,9 +88,9 @@ def list_groups(
         raise CommandFailed(f"{counted(len(errors), 'broker')} failed to list groups: {first}")
 
 
-def _details(bootstrap: str, properties: list[str] | None, names: list[str]) -> dict[str, Any]:
-    """ConsumerGroupDescribe responses, which need plaintext connections; empty without them."""
-    if not names or any(each.startswith("security.protocol=") for each in properties or ()):
+def _details(bootstrap: str, names: list[str]) -> dict[str, Any]:
+    """ConsumerGroupDescribe responses, by group."""
+    if not names:
         return {}
     from barnabas.cli.groups.groups_requests import consumer_details
 
@@ -131,7 +131,7 @@ def describe(
         client.refresh()
         found = [(name, client.find(name)) for name in groups]
         consumers = [name for name, group in found if group.type.name == "CONSUMER"]
-        details = _details(bootstrap, properties, consumers)
+        details = _details(bootstrap, consumers)
         return [describe_group(client, group, details.get(name)) for name, group in found]
 
     if follow:

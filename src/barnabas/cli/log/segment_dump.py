@@ -1,14 +1,17 @@
 """Dump of a segment, batch by batch, as far as it is readable, also while a broker appends."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from barnabas.base.errors import BrokerError
 from barnabas.cli.log.dump_result import Damage, Dump, DumpEntry
+from barnabas.cli.log.transaction_dump import transaction_fields
 from barnabas.wire.records.batch import HEADER_SIZE, MAGIC, BatchHeader, check_crc, read_header
 from barnabas.wire.records.compression import Codec
 from barnabas.wire.records.records import Record, read_marker, read_records
+
+_TRANSACTIONS: Final = "__transaction_state-"
 
 
 class SegmentBatch(NamedTuple):
@@ -20,8 +23,12 @@ class SegmentBatch(NamedTuple):
 
 
 def dump_segment(path: Path, base_offset: int, *, records: bool, deep: bool) -> Dump:
-    """Each batch, with its records if wanted, and a total; `deep` checks the records."""
+    """Each batch, with its records if wanted, and a total; `deep` checks the records.
+
+    Records of `__transaction_state` are decoded.
+    """
     batches = count = 0
+    fields_of = transaction_fields if path.parent.name.startswith(_TRANSACTIONS) else _record_fields
     next_offset = base_offset
     with path.open("rb") as file:
         for found in read_batches(file, path.stat().st_size):
@@ -36,7 +43,7 @@ def dump_segment(path: Path, base_offset: int, *, records: bool, deep: bool) -> 
                     f"base offset {header.base_offset}, expected {next_offset} or more",
                 )
             if records or deep:
-                yield from _dump_records(found, records)
+                yield from _dump_records(found, records, fields_of)
             batches, count = batches + 1, count + header.record_count
             next_offset = header.next_offset
     yield DumpEntry("total", {"batches": batches, "records": count, "next_offset": next_offset})
@@ -115,7 +122,9 @@ def codec_name(codec: int) -> str:
     return Codec(codec).name.lower() if codec in list(Codec) else f"unknown ({codec})"
 
 
-def _dump_records(batch: SegmentBatch, shown: bool) -> Dump:
+def _dump_records(
+    batch: SegmentBatch, shown: bool, fields_of: Callable[[Record], dict[str, object]]
+) -> Dump:
     header = batch.header
     try:
         found = read_records(batch.data)
@@ -127,7 +136,7 @@ def _dump_records(batch: SegmentBatch, shown: bool) -> Dump:
         fields = {"offset": header.base_offset, "type": marker.control_type.name.lower()}
         yield DumpEntry("marker", fields | {"coordinator_epoch": marker.coordinator_epoch})
     elif shown:
-        yield from (DumpEntry("record", _record_fields(record)) for record in found)
+        yield from (DumpEntry("record", fields_of(record)) for record in found)
     offsets = [header.base_offset - 1, *(record.offset for record in found)]
     if offsets != sorted(set(offsets)) or offsets[-1] > header.last_offset:
         yield Damage(

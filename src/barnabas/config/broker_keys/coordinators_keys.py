@@ -69,25 +69,25 @@ offsets.commit.timeout.ms int 5000 >=1 high acts
     How long a commit waits for the replicas of the offsets topic.
 offsets.commit.required.acks short -1 - high
     How many replicas must have a commit before it is acknowledged; -1 is all.
-transaction.state.log.num.partitions int 50 >=1 high
+transaction.state.log.num.partitions int 50 >=1 high acts
     Partitions of the transaction topic; not to be changed once it exists.
-transaction.state.log.replication.factor short 3 >=1 high
-    Replicas of the transaction topic.
-transaction.state.log.min.isr int 2 >=1 high
-    The min.insync.replicas of the transaction topic.
-transaction.state.log.segment.bytes int 104857600 >=1 high
+transaction.state.log.replication.factor short 3 >=1 high acts
+    Replicas of the transaction topic; unless given, as many as there are brokers, up to this.
+transaction.state.log.min.isr int 2 >=1 high acts
+    The min.insync.replicas of the transaction topic; unless given, less than its replicas.
+transaction.state.log.segment.bytes int 104857600 >=1 high acts
     The segment size of the transaction topic.
-transaction.state.log.load.buffer.size int 5242880 >=1 high
+transaction.state.log.load.buffer.size int 5242880 >=1 high acts
     How much of the transaction topic is read at a time when a coordinator loads it.
-transaction.max.timeout.ms int 900000 >=1 high
+transaction.max.timeout.ms int 900000 >=1 high acts
     The longest timeout that a transaction may have.
-transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000 >=1 low
+transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000 >=1 low acts
     How often transactions are checked for timeouts.
-transaction.remove.expired.transaction.cleanup.interval.ms int 3600000 >=1 low
+transaction.remove.expired.transaction.cleanup.interval.ms int 3600000 >=1 low acts
     How often transactional ids are checked for expiration.
 transaction.partition.verification.enable boolean true - low cluster-wide
     Whether a partition is appended to only after it was added to the transaction.
-transactional.id.expiration.ms int 604800000 >=1 high
+transactional.id.expiration.ms int 604800000 >=1 high acts
     How long an unused transactional id is remembered.
 producer.id.expiration.ms int 86400000 >=1 low cluster-wide acts
     How long a partition remembers a silent idempotent producer.

@@ -23,10 +23,7 @@ from barnabas.controller.handle.active_controller import ActiveController
 from barnabas.controller.handle.on_partitions import elect_preferred_by_node
 from barnabas.controller.handle.on_reassignments import resume_reassignments
 from barnabas.controller.handle.on_topics import read_topics, resume_deletions
-from barnabas.controller.io.tree_watches import decoded
 from barnabas.controller.states import PartitionState, ReplicaState, Selector
-from barnabas.znodes.layout import FinalizedFeatures, decode_features, encode_features
-from barnabas.znodes.paths import FEATURE
 
 log = logging.getLogger("barnabas.controller")
 
@@ -37,7 +34,6 @@ async def take_over(active: ActiveController) -> None:
     Raises  ControllerMoved or SessionExpired; the next controller then starts over
     """
     context = active.context
-    await _enable_features(active)
     await _read_context(active)
     active.channels.set_brokers(context.live)
     await active.perform((SendMetadata(None, ()),))
@@ -62,18 +58,6 @@ async def take_over(active: ActiveController) -> None:
     await resume_reassignments(active)
     await resume_deletions(active)
     await elect_preferred_by_node(active)
-
-
-async def _enable_features(active: ActiveController) -> None:
-    """Enable feature versioning in /feature, as Kafka's controllers do since 2.7."""
-    found = await active.store.get(FEATURE)
-    if found is None:
-        await active.store.make(FEATURE, encode_features(FinalizedFeatures()))
-        return
-    features = decoded(lambda: decode_features(found[0]))
-    if features is not None and not features.enabled:
-        enabled = FinalizedFeatures(True, features.levels)
-        await active.store.set_or_make(FEATURE, encode_features(enabled))
 
 
 async def _read_context(active: ActiveController) -> None:

@@ -93,6 +93,7 @@ class CleanedSegments:
             data = encode_aborted(entries)
             self._disk.replace(segment.path(TRANSACTION_INDEX), data, sync=False)
             files.append(TRANSACTION_INDEX)
+            segment.forget_aborted()
         for suffix in files:
             self._disk.sync(segment.path(suffix))
         segment.is_dirty = segment.is_index_dirty = False

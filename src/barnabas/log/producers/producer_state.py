@@ -23,10 +23,12 @@ from typing import Final, NamedTuple
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.log.producers.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
+from barnabas.log.producers.verification import VerificationGuard, Verifications
 from barnabas.wire.records.batch import NO_SEQUENCE, TRANSACTIONAL, BatchHeader
 
 BATCHES_REMEMBERED: Final = 5
 NO_TRANSACTION: Final = -1
+EPOCH_BUMPED: Final = 2  # the first transaction version in which each transaction has its epoch
 
 _SEQUENCE_MASK: Final = 0x7FFFFFFF  # after 2^31-1 comes 0
 
@@ -106,30 +108,57 @@ class ProducerStates:
         # First offset to producer, in rising order: transactions begin at the end of the log.
         self._ongoing: dict[int, int] = {}
         self.unreplicated: list[CompletedTransaction] = []
+        self.verifications = Verifications()
 
-    def check(self, header: BatchHeader) -> AppendedBefore | None:
+    def has_ongoing(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the producer has a transaction open here, in this epoch."""
+        state = self.producers.get(producer_id)
+        return (
+            state is not None
+            and state.current_txn_first_offset != NO_TRANSACTION
+            and state.producer_epoch == producer_epoch
+        )
+
+    def check(
+        self,
+        header: BatchHeader,
+        guard: VerificationGuard | None = None,
+        *,
+        from_client: bool = True,
+    ) -> AppendedBefore | None:
         """Whether a leader may append this batch of records; if it was appended before, where.
 
-        A batch without a sequence is a coordinator's (clients may not send one): only its
-        epoch is checked.
+        Of a coordinator's batch (not `from_client`) only the epoch is checked, and the guard.
+        `guard` is the one with which a transactional batch was verified. The epoch comes first: a
+        producer that was fenced must not be told of its transaction.
 
         Raises  BrokerError, changing nothing:
                 invalid_producer_epoch        its producer has been fenced
                 out_of_order_sequence_number  a gap, or older than the batches remembered
-                invalid_txn_state             not transactional, amid a transaction
+                invalid_txn_state             not transactional, amid a transaction; or
+                                              the first of a transaction, without the guard
         """
-        state = self.producers.get(header.producer_id)
-        if state is None or not self._checks_sequences:
+        if not self._checks_sequences:
             return None
-        if (
+        state = self.producers.get(header.producer_id)
+        if state is not None and (
             header.base_sequence != state.next_sequence
             or header.producer_epoch != state.producer_epoch
         ):
-            before = _check_unexpected(header, state)
+            before = _check_unexpected(header, state, from_client=from_client)
             if before is not None:
                 return before
+        is_transactional = header.attributes & TRANSACTIONAL
+        if is_transactional and not self.has_ongoing(header.producer_id, header.producer_epoch):
+            self.verifications.check(header.producer_id, guard)
+            if from_client:
+                self.verifications.check_sequence(
+                    header.producer_id, header.base_sequence, is_new=state is None
+                )
+        if state is None:
+            return None
         in_transaction = state.current_txn_first_offset != NO_TRANSACTION
-        if in_transaction and not header.attributes & TRANSACTIONAL:
+        if in_transaction and not is_transactional:
             raise BrokerError(
                 ErrorCode.invalid_txn_state,
                 f"producer {header.producer_id} is in a transaction, its batch is not",
@@ -167,12 +196,20 @@ class ProducerStates:
                 timestamp,
             )
         )
-        if header.attributes & TRANSACTIONAL and state.current_txn_first_offset == NO_TRANSACTION:
-            state.current_txn_first_offset = base_offset
-            self._ongoing[base_offset] = header.producer_id
+        if header.attributes & TRANSACTIONAL:
+            self.verifications.end(header.producer_id)
+            if state.current_txn_first_offset == NO_TRANSACTION:
+                state.current_txn_first_offset = base_offset
+                self._ongoing[base_offset] = header.producer_id
 
-    def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
+    def check_marker(
+        self, header: BatchHeader, coordinator_epoch: int, transaction_version: int = 0
+    ) -> None:
         """Whether a transaction coordinator may append this end marker.
+
+        From transaction version 2 on each transaction ends with a marker of the next epoch. A
+        marker of the open transaction's own epoch ended an earlier one, and was delayed; without
+        an open transaction it is the same marker again, which is harmless.
 
         Raises  BrokerError, changing nothing:
                 invalid_producer_epoch         its producer has been fenced
@@ -182,6 +219,14 @@ class ProducerStates:
         if state is None:
             return
         _check_epoch(header, state)
+        if transaction_version >= EPOCH_BUMPED and self.has_ongoing(
+            header.producer_id, header.producer_epoch
+        ):
+            raise BrokerError(
+                ErrorCode.invalid_producer_epoch,
+                f"the marker of epoch {header.producer_epoch} ended an earlier transaction of "
+                f"producer {header.producer_id}",
+            )
         if coordinator_epoch < state.coordinator_epoch:
             raise BrokerError(
                 ErrorCode.transaction_coordinator_fenced,
@@ -203,6 +248,7 @@ class ProducerStates:
         A control batch that compaction has emptied ends nothing: it is not applied.
         """
         state = self._state_of(header)
+        self.verifications.end(header.producer_id)
         state.coordinator_epoch = coordinator_epoch
         state.last_timestamp = timestamp
         first_offset = state.current_txn_first_offset
@@ -272,12 +318,14 @@ class ProducerStates:
         ]
         for producer_id in idle:
             del self.producers[producer_id]
+        self.verifications.expire(now_ms, self.expiration_ms)
         return len(idle)
 
     def clear(self) -> None:
         self.producers.clear()
         self._ongoing.clear()
         self.unreplicated.clear()
+        self.verifications.clear()
 
     def to_snapshot(self) -> bytes:
         """The bytes of the `.snapshot` named after the offset up to which batches were applied."""
@@ -303,9 +351,11 @@ class ProducerStates:
         self.expire(now_ms)
 
 
-def _check_unexpected(header: BatchHeader, state: ProducerState) -> AppendedBefore | None:
+def _check_unexpected(
+    header: BatchHeader, state: ProducerState, *, from_client: bool
+) -> AppendedBefore | None:
     _check_epoch(header, state)
-    if header.base_sequence == NO_SEQUENCE:
+    if header.base_sequence == NO_SEQUENCE or not from_client:
         return None
     expected = 0
     if header.producer_epoch == state.producer_epoch:

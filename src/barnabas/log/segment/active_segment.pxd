@@ -49,7 +49,7 @@ cdef _warm(file, int64_t position, int64_t size)
 
 
 cdef class LogEnd:
-    cdef public int64_t log_start_offset, log_end_offset, _epoch
+    cdef public int64_t log_start_offset, log_end_offset, aborted_upto, _epoch
     cdef public bint is_unsettled
     cdef public object directory, config, failure, producers
     cdef public SegmentEnd _active

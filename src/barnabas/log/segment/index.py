@@ -171,6 +171,13 @@ class OffsetIndex(Index):
         self.entry(self.entries - 1)  # maps
         return self.last_position_upto(position)
 
+    def offset_from(self, position: int) -> int | None:
+        """The offset of the first entry at or after `position`; None if there is none."""
+        if not self.entries:
+            return None
+        number = bisect_left(range(self.entries), position, key=self._key(1))
+        return self.base_offset + self.entry(number)[0] if number < self.entries else None
+
     def truncate_to(self, offset: int) -> None:
         """Keep the entries below `offset`."""
         if self.entries:

@@ -19,6 +19,7 @@ from barnabas.log.segment.index import OffsetIndex, Sizes, TimeIndex, file_size_
 from barnabas.log.segment.transaction_index import (
     AbortedTransaction,
     append_aborted,
+    decode_aborted,
     truncate_aborted,
 )
 from barnabas.wire.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, read_header
@@ -55,6 +56,7 @@ class Segment(SegmentEnd):
     time_index: TimeIndex
 
     __slots__ = (
+        "_aborted",
         "_disk",
         "_reserve",
         "_suffix",
@@ -86,6 +88,10 @@ class Segment(SegmentEnd):
         self._reserve = 0
         # Whether its transaction index is lost; its markers may restore the entries.
         self.lacks_aborted = False
+        # The entries of the transaction index; None until they are read from the file.
+        self._aborted: list[AbortedTransaction] | None = None
+        if not file_size_of(disk, self.path(TRANSACTION_INDEX), sizes):
+            self._aborted = []
         self.size = file_size_of(disk, self.path(LOG), sizes) or 0
         index_bytes = config.segment_index_bytes
         path = self.path(OFFSET_INDEX)
@@ -160,7 +166,24 @@ class Segment(SegmentEnd):
     def note_aborted(self, entry: AbortedTransaction) -> None:
         """Add a transaction whose marker lies here to the transaction index."""
         append_aborted(self._disk, self.path(TRANSACTION_INDEX), entry)
+        if self._aborted is not None:
+            self._aborted.append(entry)
         self.is_dirty = True
+
+    @property
+    def aborted(self) -> Sequence[AbortedTransaction]:
+        """The aborted transactions whose markers lie here, in the order of these.
+
+        Raises  BrokerError(corrupt_message), DiskFault
+        """
+        if self._aborted is None:
+            data = self._disk.load(self.path(TRANSACTION_INDEX))
+            self._aborted = decode_aborted(data or b"")
+        return self._aborted
+
+    def forget_aborted(self) -> None:
+        """Read the transaction index from its file when it is needed next."""
+        self._aborted = None
 
     def take_unsynced(self, *, with_indexes: bool) -> list[str]:
         """Return the files that changed since the last call; the caller must fsync them."""
@@ -200,6 +223,7 @@ class Segment(SegmentEnd):
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         truncate_aborted(self._disk, self.path(TRANSACTION_INDEX), offset)
+        self.forget_aborted()
         self._cursors.clear()
         self.is_full = self.offset_index.is_full or self.time_index.is_full
         self.is_dirty = self.is_index_dirty = True
@@ -233,6 +257,7 @@ class Segment(SegmentEnd):
         self.offset_index.rebuild(most_entries)
         self.time_index.rebuild(most_entries)
         self._disk.remove(self.path(TRANSACTION_INDEX))
+        self._aborted = []
         for header in valid_batches(self.file, self.base_offset, limit):
             if header.leader_epoch > epochs.latest:
                 epochs.assign(header.leader_epoch, header.base_offset)
@@ -320,6 +345,14 @@ class Segment(SegmentEnd):
         for position, header in self.headers(self.offset_index.position_for(offset)):
             if header.next_offset > offset:
                 yield position, header
+
+    def is_read_from(self, extent: FileSlice) -> bool:
+        return extent.file is self._file
+
+    def offset_bound(self, position: int) -> int:
+        """An offset at or beyond the end of the batches before `position`, as the index has it."""
+        after = self.offset_index.offset_from(position)
+        return self.end_offset if after is None else after
 
     def find_timestamp(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
         """The first record at or after `from_offset` whose time is `timestamp` or later."""

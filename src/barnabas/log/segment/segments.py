@@ -74,6 +74,38 @@ class Segments:
         if completed.aborted and (segment.lacks_aborted or not lacking_only):
             segment.note_aborted(AbortedTransaction(*completed[:4]))
 
+    def aborted(self, offset: int, upto: int, extent: FileSlice) -> list[AbortedTransaction]:
+        """The aborted transactions that reach into an extent read from `offset`, by first offset.
+
+        The marker of one may lie in a later segment: the search ends where the marker of an entry
+        left the last stable offset at the end of the extent, or beyond.
+        """
+        found: list[AbortedTransaction] = []
+        bound = upto
+        for segment in self._all[self.number_of(offset) :]:
+            if segment.is_read_from(extent):
+                bound = min(bound, segment.offset_bound(extent.position + extent.size))
+            for entry in segment.aborted:
+                if entry.last_offset >= offset and entry.first_offset < bound:
+                    found.append(entry)
+                if entry.last_stable_offset >= bound:
+                    return sorted(found, key=_first_offset)
+        return sorted(found, key=_first_offset)
+
+    @property
+    def aborted_upto(self) -> int:
+        """The offset of the last marker of an aborted transaction; -1 if there is none.
+
+        It may lie anywhere in a segment whose transaction index cannot be read.
+        """
+        for segment in reversed(self._all):
+            try:
+                if segment.aborted:
+                    return segment.aborted[-1].last_offset
+            except BrokerError:
+                return segment.end_offset
+        return -1
+
     def find_timestamp(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
         """The first record at or after `from_offset` whose time is `timestamp` or later."""
         for segment in self._all:
@@ -99,6 +131,10 @@ class Segments:
         """Put `new` in the place of `old`, which are consecutive segments."""
         at = self._all.index(old[0])
         self._all[at : at + len(old)] = new
+
+
+def _first_offset(entry: AbortedTransaction) -> int:
+    return entry.first_offset
 
 
 def mark_deleted(disk: Disk, segment: Segment, suffixes: Sequence[str]) -> list[str]:

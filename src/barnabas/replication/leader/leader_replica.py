@@ -15,6 +15,7 @@ from barnabas.base.laws import law
 from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.config.topic_config import TopicConfig
 from barnabas.log.log import Appended, Log
+from barnabas.log.producers.verification import VerificationGuard
 from barnabas.log.validation import NO_LIMIT, must_recompress, validate
 from barnabas.replication.leader.follower_progress import (
     UNKNOWN,
@@ -28,6 +29,7 @@ from barnabas.replication.reading import Reading, last_stable_offset
 from barnabas.wire.produce.plain_batch import PlainBatch, judge_plain
 from barnabas.wire.records.batch import CODEC_MASK, HEADER_SIZE, BatchHeader, read_header
 from barnabas.wire.records.compression import MAX_DECOMPRESSED_SIZE, SMALL_BATCH
+from barnabas.wire.records.records import EndTransactionMarker, build_marker
 
 _CODEC_AT: Final = 22  # the low byte of a batch's attributes
 MAX_LAG_MS: Final = 30_000  # what `replica.lag.time.max.ms` is by default
@@ -308,10 +310,14 @@ class LeaderReplica:
         now_ms: int,
         header: BatchHeader | None = None,
         max_decompressed: int = MAX_DECOMPRESSED_SIZE,
+        guard: VerificationGuard | None = None,
+        from_client: bool = True,
     ) -> Appended:
         """Append one batch from a producer; validate it first, unless there is a `header`.
 
-        A `header` is what `validate` returned with these records. Offset, epoch and, where the
+        A `header` is what `validate` returned with these records. The first batch of a transaction
+        needs the `guard` with which it was verified. A coordinator's batch is not `from_client`:
+        its sequence is not checked. Offset, epoch and, where the
         topic asks for it, the time are written into `records`. A batch that this producer sent
         before is not written again: the return value says where it is. Does not suspend.
 
@@ -333,9 +339,36 @@ class LeaderReplica:
                 read_header(records),
                 self.log.config,
                 now_ms,
+                from_client=from_client,
                 max_decompressed=max_decompressed,
             )
-        return self._append_validated(records, header, now_ms)
+        return self._append_validated(records, header, now_ms, guard, from_client)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: EndTransactionMarker,
+        now_ms: int,
+        transaction_version: int = 0,
+    ) -> Appended:
+        """Append the end marker of a transaction. Does not suspend.
+
+        A producer that this partition does not know, or whose transaction has no data here, gets
+        its marker, too: it fences older epochs.
+
+        Keeps   REP-2
+        Raises  BrokerError, log unchanged: not_enough_replicas, invalid_producer_epoch,
+                transaction_coordinator_fenced
+                DiskFault, nothing appended
+        """
+        self.check_in_sync()
+        records = memoryview(build_marker(marker, now_ms, producer_id, producer_epoch))
+        header = read_header(records)
+        self.log.producers.check_marker(header, marker.coordinator_epoch, transaction_version)
+        appended = self.log.append(records, header, self.epoch, now_ms)
+        self._on_appended()
+        return appended
 
     def append_plain(self, batches: list[PlainBatch], now_ms: int) -> Offset | None:
         """Append the first batch, and those behind it that fit the same write.
@@ -361,13 +394,16 @@ class LeaderReplica:
         self._on_appended()
         return base_offset
 
-    def _append_validated(self, records: memoryview, header: BatchHeader, now_ms: int) -> Appended:
+    def _append_validated(
+        self,
+        records: memoryview,
+        header: BatchHeader,
+        now_ms: int,
+        guard: VerificationGuard | None,
+        from_client: bool,
+    ) -> Appended:
         if header.producer_id >= 0:
-            if header.is_transactional:
-                raise BrokerError(
-                    ErrorCode.invalid_txn_state, "Transactions are not served by this broker."
-                )
-            before = self.log.producers.check(header)
+            before = self.log.producers.check(header, guard, from_client=from_client)
             if before is not None:
                 time_ms = before.timestamp if header.log_append_time else -1
                 return Appended(Offset(before.base_offset), Offset(before.last_offset + 1), time_ms)

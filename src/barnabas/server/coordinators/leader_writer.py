@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import Offset, TopicPartition
+from barnabas.coordinator.result import TransactionEnd
 from barnabas.log.log import Log
+from barnabas.log.producers.verification import VerificationGuard
 from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.replication.replicas import Replicas
 from barnabas.server.delayed.delayed_produce import Awaited
@@ -22,12 +24,24 @@ class LeaderWriter:
         leader = self._replicas.find(*partition)
         return None if leader is None else leader.log
 
-    def append(self, partition: TopicPartition, batch: memoryview, now_ms: int) -> Offset:
+    def append(
+        self,
+        partition: TopicPartition,
+        batch: memoryview,
+        now_ms: int,
+        guard: VerificationGuard | None = None,
+    ) -> Offset:
         leader = self._replicas.leader(*partition)
         leader.check_in_sync()
-        end = leader.append(batch, now_ms).end
+        end = leader.append(batch, now_ms, guard=guard, from_client=False).end
         self._delayed.on_append(leader)
         return end
+
+    def append_marker(self, partition: TopicPartition, end: TransactionEnd, now_ms: int) -> Offset:
+        leader = self._replicas.leader(*partition)
+        appended = leader.append_marker(*end[:3], now_ms, end.transaction_version)
+        self._delayed.on_append(leader)
+        return appended.end
 
     def when_committed(
         self,

@@ -180,6 +180,8 @@ class FetchCollector:
         offset = Offset(partition.fetch_offset)
         try:
             extent = reading.log.locate(offset, min(most, share), found.upto, minimum_one=True)
+            if extent.size and request.read_committed:
+                found.answer = _with_aborted(found.answer, reading, offset, found.upto, extent)
         except BrokerError as e:
             self._fail(found, e.code, fetched)
             return
@@ -276,6 +278,16 @@ class FetchCollector:
         if leader is None or self.selector is None or request.replica_id != CONSUMER:
             return None
         return self.selector.select(leader, request.rack_id, offset)
+
+
+def _with_aborted(
+    answer: PartitionFetched, reading: Reading, offset: Offset, upto: Offset, extent: FileSlice
+) -> PartitionFetched:
+    """With the aborted transactions among the records, from the log that these are read from."""
+    aborted = reading.log.aborted_transactions(offset, upto, extent)
+    if not aborted:
+        return answer
+    return answer._replace(aborted=tuple(each[:2] for each in aborted))
 
 
 def _is_meant(topic: TopicKey, topic_id: UUID | None) -> bool:

@@ -11,7 +11,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.coordinator.active_shard import CoordinatorPorts
 from barnabas.coordinator.coordinator_runtime import CoordinatorRuntime
 from barnabas.coordinator.coordinator_topic import CoordinatorTopic, partition_of
-from barnabas.coordinator.result import CoordinatorResult, Now
+from barnabas.coordinator.result import CoordinatorResult, Now, TransactionEnd
 from barnabas.replication.replicas import Replicas
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.metadata_cache import BrokerImage, MetadataCache, Updated
@@ -110,6 +110,13 @@ class GroupCoordinator:
                 coordinator_not_available, invalid_group_id)
         """
         return await self._runtime.ask(self._finder.partition_of(group_id), decide)
+
+    def end_transaction(self, partition: int, end: TransactionEnd) -> "asyncio.Future[ErrorCode]":
+        """Append an end marker to a partition; its offsets count, or are dropped.
+
+        Raises  BrokerError(not_coordinator, coordinator_load_in_progress), or as the append does
+        """
+        return self._runtime.end_transaction(partition, end)
 
     def shards(self) -> "Sequence[GroupCoordinatorShard]":
         """Every shard that is served here.

@@ -106,6 +106,14 @@ groups gauge state GroupMetadataManager.NumGroups, NumGroupsStable and so on
     Consumer groups that this broker coordinates, by their state.
 groups_loading gauge - -
     Partitions of the offsets topic that are led here and not read yet: their groups must wait.
+transactions_open gauge - -
+    Transactions that this broker coordinates and that are not completed.
+transactions_oldest_seconds gauge - -
+    How long the oldest of them has lasted.
+transactions_markers_waiting gauge - -
+    Transactions with a decided outcome, of which partitions wait for their marker.
+transactions_loading gauge - -
+    Partitions of the transaction topic that are led here and not read yet.
 log_bytes gauge - Log.Size
     Bytes of records in all logs of this broker.
 log_segments gauge - Log.NumLogSegments

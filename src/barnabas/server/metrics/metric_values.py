@@ -17,6 +17,7 @@ from barnabas.server.groups.group_coordinator import GroupCoordinator
 from barnabas.server.metrics.loop_monitor import LoopMonitor
 from barnabas.server.metrics.request_statistics import RequestStatistics, Times
 from barnabas.server.network.open_connections import OpenConnections
+from barnabas.server.transactions.transaction_coordinator import TransactionCoordinator
 from barnabas.wire.apis import ApiKey
 
 # By the values of the metric's labels.
@@ -36,6 +37,7 @@ class Observed:
     connections: OpenConnections
     sessions: FetchSessions
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     logs: Logs
     metadata: MetadataCache
     loop: LoopMonitor
@@ -133,6 +135,10 @@ def _broker(of: Observed) -> dict[str, float]:
         "connections": len(of.connections),
         "fetch_sessions": len(of.sessions),
         "groups_loading": of.groups.loading,
+        "transactions_open": len(of.transactions.open_transactions()),
+        "transactions_oldest_seconds": of.transactions.oldest_ms() / 1000,
+        "transactions_markers_waiting": of.transactions.markers_waiting,
+        "transactions_loading": of.transactions.loading,
         "log_bytes": sum(log.size_bytes for log in logs),
         "log_segments": sum(len(log.segments) for log in logs),
         "offline_log_directories": len(of.logs.offline),

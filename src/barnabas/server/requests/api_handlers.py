@@ -35,6 +35,8 @@ LOADED_WHEN_ASKED: Final = (
     ApiKey.DESCRIBE_TRANSACTIONS,
     ApiKey.LIST_TRANSACTIONS,
     ApiKey.UPDATE_FEATURES,
+    ApiKey.WRITE_TXN_MARKERS,
+    ApiKey.TXN_OFFSET_COMMIT,
     ApiKey.DESCRIBE_CONFIGS,
     ApiKey.ALTER_CONFIGS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
@@ -96,6 +98,7 @@ def message_handlers(broker: Broker, delayed: Delayed) -> dict[ApiKey, MessageHa
     return {
         **{key: _when_asked(key, broker) for key in LOADED_WHEN_ASKED},
         ApiKey.DELETE_RECORDS: _when_asked(ApiKey.DELETE_RECORDS, broker, delayed),
+        ApiKey.WRITE_TXN_MARKERS: _when_asked(ApiKey.WRITE_TXN_MARKERS, broker, delayed),
         ApiKey.API_VERSIONS: partial(api_versions.handle, broker.features),
     }
 

@@ -130,7 +130,12 @@ class RepeatedFetch:
         return leader
 
     def _records(self, log: LogEnd, offset: int, upto: int) -> memoryview | None:
-        """The records to send, if there are enough in the page cache."""
+        """The records to send, if there are enough in the page cache.
+
+        Among what was aborted the response needs a list, which the long way makes.
+        """
+        if self._read_committed and offset <= log.aborted_upto:
+            return None
         try:
             records = log.read_warm(offset, self._most, upto)
         except (BrokerError, DiskFault):

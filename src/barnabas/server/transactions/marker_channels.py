@@ -2,15 +2,8 @@
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
-
-from kio.schema.write_txn_markers.v1.request import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
 
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.failures import FailureChannel
@@ -18,6 +11,7 @@ from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.client.connection import AsyncConnection
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.server.cluster.metadata_cache import MetadataCache
+from barnabas.server.cluster.peer_connections import PeerConnections
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import Message
 
@@ -48,10 +42,16 @@ class MarkerChannel:
     """The queue of one broker; its task runs until it is cancelled."""
 
     def __init__(
-        self, own_id: BrokerId, broker_id: BrokerId, config: BrokerConfig, metadata: MetadataCache
+        self,
+        own_id: BrokerId,
+        broker_id: BrokerId,
+        config: BrokerConfig,
+        metadata: MetadataCache,
+        peers: PeerConnections,
     ) -> None:
         self._own_id = own_id
         self._broker_id = broker_id
+        self._peers = peers
         self._metadata = metadata
         self._listener = config.inter_broker_listener_name()
         self._timeout_s = config.int("request.timeout.ms") / 1000
@@ -126,9 +126,7 @@ class MarkerChannel:
             if broker is None or self._listener not in broker.endpoints:
                 raise PeerGone(f"broker {self._broker_id} has no listener {self._listener}")
             host, port = broker.endpoint(self._listener)
-            self._peer = await AsyncConnection.connect(
-                host, port, client_id=str(self._own_id), timeout_s=self._timeout_s
-            )
+            self._peer = await self._peers.connect(host, port, str(self._own_id), self._timeout_s)
             versions = await self._peer.versions(self._timeout_s)
             self._version = versions.get(ApiKey.WRITE_TXN_MARKERS, 1)
         return self._peer
@@ -142,11 +140,13 @@ class MarkerChannels:
         broker_id: BrokerId,
         config: BrokerConfig,
         metadata: MetadataCache,
+        peers: PeerConnections,
         failures: FailureChannel,
     ) -> None:
         self._broker_id = broker_id
         self._config = config
         self._metadata = metadata
+        self._peers = peers
         self._failures = failures
         self._channels: dict[BrokerId, MarkerChannel] = {}
 
@@ -155,7 +155,9 @@ class MarkerChannels:
     ) -> "asyncio.Future[Results]":
         channel = self._channels.get(broker_id)
         if channel is None:
-            channel = MarkerChannel(self._broker_id, broker_id, self._config, self._metadata)
+            channel = MarkerChannel(
+                self._broker_id, broker_id, self._config, self._metadata, self._peers
+            )
             channel.task.add_done_callback(self._on_end)
             self._channels[broker_id] = channel
         return channel.write(marker, partitions)
@@ -177,25 +179,37 @@ class MarkerChannels:
             await asyncio.wait(tasks)
 
 
-def _request(batch: list[_Queued]) -> WriteTxnMarkersRequest:
-    return WriteTxnMarkersRequest(markers=tuple(map(_entry, batch)))
-
-
-def _entry(queued: _Queued) -> WritableTxnMarker:
-    topics = defaultdict(list)
-    for topic, partition in sorted(queued.partitions):
-        topics[topic].append(partition)
-    marker = queued.marker
-    return WritableTxnMarker(
-        producer_id=marker.producer_id,
-        producer_epoch=marker.producer_epoch,
-        transaction_result=marker.is_commit,
-        topics=tuple(
-            WritableTxnMarkerTopic(name=name, partition_indexes=tuple(indexes))
-            for name, indexes in topics.items()
-        ),
-        coordinator_epoch=marker.coordinator_epoch,
+def _request(batch: list[_Queued]) -> Message:
+    # Here: most brokers start long before their first transaction ends.
+    from kio.schema.write_txn_markers.v2.request import (
+        WritableTxnMarker,
+        WritableTxnMarkerTopic,
+        WriteTxnMarkersRequest,
     )
+
+    return WriteTxnMarkersRequest(
+        markers=tuple(
+            WritableTxnMarker(
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                transaction_result=marker.is_commit,
+                topics=tuple(
+                    WritableTxnMarkerTopic(name=name, partition_indexes=tuple(indexes))
+                    for name, indexes in _by_topic(partitions).items()
+                ),
+                coordinator_epoch=marker.coordinator_epoch,
+                transaction_version=marker.transaction_version,
+            )
+            for marker, partitions, _ in batch
+        )
+    )
+
+
+def _by_topic(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        topics.setdefault(topic, []).append(partition)
+    return topics
 
 
 def _results(response: Message) -> dict[tuple[int, TopicPartition], ErrorCode]:

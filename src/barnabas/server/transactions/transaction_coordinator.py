@@ -87,6 +87,7 @@ class TransactionCoordinator:
             topic, self._new_shard, ports, self._on_event
         )
         self._finder = CoordinatorFinder(TRANSACTION_TOPIC, metadata, topics, topic.logger)
+        self._count = 0  # the partitions of the topic, when first seen
         # The tasks that write markers, by partition and coordinator epoch.
         self._endings: dict[tuple[int, int], set[asyncio.Task[None]]] = {}
 
@@ -113,7 +114,26 @@ class TransactionCoordinator:
 
         Raises  BrokerError(coordinator_not_available)
         """
+        self._check_count()
         return await self._finder.find(key, listener, self.new_topic)
+
+    def _partition_of(self, transactional_id: str) -> int:
+        """Raises  BrokerError(coordinator_not_available), if there is no topic or it has grown."""
+        self._check_count()
+        return self._finder.partition_of(transactional_id)
+
+    def _check_count(self) -> None:
+        """An id would move to another partition with the count, away from its state."""
+        topic = self._metadata.topic(TRANSACTION_TOPIC)
+        if topic is None:
+            return
+        count = len(topic.partitions)
+        if not self._count:
+            self._count = count
+        elif count != self._count:
+            why = f"{TRANSACTION_TOPIC} had {self._count} partitions and has {count}"
+            self._log.error("transactions not served why=%s", why)
+            raise BrokerError(ErrorCode.coordinator_not_available, why)
 
     def new_topic(self) -> NewTopic:
         """The topic to create.
@@ -135,13 +155,13 @@ class TransactionCoordinator:
 
     async def add(self, request: AddPartitions) -> ErrorCode:
         """Add partitions to a transaction. Raises BrokerError."""
-        partition = self._finder.partition_of(request.transactional_id)
+        partition = self._partition_of(request.transactional_id)
         reply = await self._runtime.ask(partition, lambda shard, now: shard.add(request, now))
         return reply.error
 
     async def verify(self, request: AddPartitions) -> dict[TopicPartition, ErrorCode]:
         """Whether each partition is in the transaction of the producer. Raises BrokerError."""
-        partition = self._finder.partition_of(request.transactional_id)
+        partition = self._partition_of(request.transactional_id)
         codes = await self._runtime.ask(partition, lambda shard, now: shard.verify(request, now))
         return dict(zip(sorted(request.partitions), codes, strict=True))
 
@@ -153,7 +173,7 @@ class TransactionCoordinator:
 
     async def describe(self, transactional_id: str) -> TransactionMetadata | None:
         """The metadata of an id; None if it has none. Raises BrokerError."""
-        partition = self._finder.partition_of(transactional_id)
+        partition = self._partition_of(transactional_id)
         return await self._runtime.ask(
             partition, lambda shard, _: CoordinatorResult(shard.get(transactional_id))
         )
@@ -170,7 +190,7 @@ class TransactionCoordinator:
         ],
     ) -> ProducerReply:
         """Ask, and ask again with a new producer id if the decision lacks one."""
-        partition = self._finder.partition_of(transactional_id)
+        partition = self._partition_of(transactional_id)
         reply = await self._runtime.ask(partition, lambda shard, now: decide(shard, now, None))
         if reply.needs_producer_id:
             new = await self._producer_ids.next()

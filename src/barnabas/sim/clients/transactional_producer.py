@@ -14,7 +14,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.client.frames import MalformedResponse
 from barnabas.client.metadata import fields
-from barnabas.client.produce import Produce, read_produce_response, write_produce_request
+from barnabas.client.produce import Produce, Produced, read_produce_response, write_produce_request
 from barnabas.client.retries import PRODUCE_AGAIN, STALE_COORDINATOR, Address
 from barnabas.client.versions import NEWEST
 from barnabas.sim.checkers.history import (
@@ -253,7 +253,7 @@ class TransactionalProducer:
             await self.connections.back_off()
             await self.connections.refresh()
 
-    async def _produce(self, at: TopicPartition, version: int, produce: Produce) -> Any:
+    async def _produce(self, at: TopicPartition, version: int, produce: Produce) -> Produced:
         if self.connections.leader(at) is None:
             await self.connections.refresh()
         leader = self.connections.leader(at)

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from barnabas.sim.faults.fault_kinds import BIT_ROT, KINDS, Fault
+from barnabas.sim.faults.late_requests import LATE_REQUEST
 from barnabas.sim.world.sim_world import SimWorld
 
 FIRST_AFTER_S: Final = 1.5
+EPOCH_BUMP: Final = 2  # the transaction.version with an epoch for each transaction
 # Time between the starts of two faults.
 APART_S: Final = (0.1, 3.0)
 
@@ -26,6 +28,9 @@ class FaultPlan:
         self._random = world.chance("faults")
         rots = world.settings.bits_rot
         self._kinds = [each for each in kinds if rots or each.kind != BIT_ROT]
+        # Without an epoch for each transaction a late EndTxn may end a later one, as in Kafka 3.9.
+        if world.settings.has_transactions and world.settings.transaction_version >= EPOCH_BUMP:
+            self._kinds.append(LATE_REQUEST)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self, duration_s: float) -> None:

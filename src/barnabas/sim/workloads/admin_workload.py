@@ -1,6 +1,6 @@
 """The workload of an administrator: creates the topics of a run, and keeps changing them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from barnabas.base.ids import TopicPartition
@@ -55,8 +55,10 @@ class AdminWorkload(Workload):
         history: OperationHistory,
         *,
         is_quiet: bool = False,
+        topics: Mapping[str, int] = LASTING,
     ) -> None:
         super().__init__(name, random)
+        self._topics = topics
         self._admin = Admin(name, bootstrap, random, history)
         self._is_quiet = is_quiet
         self._passing: list[str] = []
@@ -64,7 +66,7 @@ class AdminWorkload(Workload):
         self._trimmed = 0
 
     async def run(self) -> None:
-        for topic, count in LASTING.items():
+        for topic, count in self._topics.items():
             await self._make_surely(topic, count)
         changes = [
             self._create,

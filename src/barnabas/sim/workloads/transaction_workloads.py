@@ -23,9 +23,11 @@ from barnabas.wire.apis import ApiKey
 
 INPUT, OUTPUT = TRANSACTIONAL
 PARTITIONS: Final = 2
+TRANSACTION_TOPICS: Final = dict.fromkeys(TRANSACTIONAL, PARTITIONS)
 COPIERS: Final = "accountants"  # the group whose offsets are in its transactions
 MOST_BATCHES: Final = 4
 MOST_RECORDS: Final = 3
+COPIER_ID: Final = "copier"
 _ONE_IN_ABORTS: Final = 4
 _ONE_IN_VANISHES: Final = 12
 
@@ -99,7 +101,8 @@ class CopyWorkload(Workload):
     ) -> None:
         super().__init__(name, random)
         self._history = history
-        self._producer = TransactionalProducer(name, bootstrap, random, history, name, version)
+        # One id for all copiers: each takes the epoch of the other, which then is a zombie.
+        self._producer = TransactionalProducer(name, bootstrap, random, history, COPIER_ID, version)
         self._consumer = CommittedConsumer(name, bootstrap, random, history)
 
     async def run(self) -> None:

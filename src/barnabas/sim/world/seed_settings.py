@@ -40,6 +40,12 @@ _PROPERTIES: Final = {
     "replica.high.watermark.checkpoint.interval.ms": "1500",
     "replica.lag.time.max.ms": "3000",
     "replica.socket.timeout.ms": "2500",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "transaction.max.timeout.ms": "20000",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.segment.bytes": "16384",
 }
 
 
@@ -57,6 +63,9 @@ class SeedSettings:
     log_dirs: int
     flushes_each: bool
     bits_rot: bool
+    has_transactions: bool = False
+    # 0: as in Kafka 3.9. 2: an epoch for each transaction, against requests that come late.
+    transaction_version: int = 2
     brokers: int = 3
 
     @property

@@ -10,6 +10,7 @@ from barnabas.base.safeguards import Safeguards
 from barnabas.sim.checkers.history import OperationHistory
 from barnabas.sim.world.cluster_observer import ClusterObserver
 from barnabas.sim.world.machine import Machine, MachineEnvironment
+from barnabas.sim.world.request_capture import RequestCapture
 from barnabas.sim.world.seed_settings import SeedSettings, broker_stream, stream
 from barnabas.sim.world.sim_clocks import SimClock
 from barnabas.sim.world.sim_loop import Host, SimLoop
@@ -34,7 +35,8 @@ class SimWorld:
         self.network = self.loop.network = SimNetwork(self.loop, stream(seed, "network"))
         self.ensemble = Ensemble(broker_stream(seed, "coordination"), settings.session_timeout_s)
         self.trace = Trace(self.loop.time)
-        self.network.on_arrival = self.trace.arrived
+        self.captured = RequestCapture(self.trace.arrived)
+        self.network.on_arrival = self.captured.arrived
         self.history = OperationHistory(self.loop.time)
         self.broken: list[str] = []
         self.injected: Counter[str] = Counter()

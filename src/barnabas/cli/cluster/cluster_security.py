@@ -1,0 +1,136 @@
+"""The security of a local cluster: certificates, users, and the files of its admin.
+
+Everything lies below DIR/secure and in DIR/client.properties, readable by its owner only, and is
+kept for the next run.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from barnabas.base.randomness import Random
+from barnabas.config.broker_config import broker_key
+from barnabas.config.jaas import jaas_text
+from barnabas.config.properties import format_properties, read_properties
+
+_MECHANISM: Final = "SCRAM-SHA-512"
+_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
+_ITERATIONS: Final = 4096
+ADMIN: Final = "admin"
+BROKER: Final = "broker"
+
+
+class ClusterSecurity(NamedTuple):
+    """The users of a secure cluster, and where its files are."""
+
+    directory: Path
+    admin_password: str
+    broker_password: str
+
+    @classmethod
+    def prepare(cls, cluster: Path) -> "ClusterSecurity":
+        """Make certificates and passwords, or use those of an earlier run."""
+        from barnabas.security.certificate_authority import CertificateAuthority
+
+        directory = cluster / "secure"
+        directory.mkdir(mode=0o700, exist_ok=True)
+        authority = CertificateAuthority.open_or_create(directory)
+        if not (directory / "broker.pem").exists():
+            authority.issue("broker", ["localhost", "127.0.0.1", "::1"])
+        users = directory / "users.properties"
+        if not users.exists():
+            passwords = {user: Random().uuid().hex for user in (ADMIN, BROKER)}
+            write_private(users, format_properties(passwords))
+        found = read_properties(users)
+        return cls(directory, found[ADMIN], found[BROKER])
+
+    @property
+    def client_properties(self) -> Path:
+        return self.directory.parent / "client.properties"
+
+    @property
+    def client_librdkafka(self) -> Path:
+        return self.directory.parent / "client.librdkafka"
+
+    def of_brokers(self) -> dict[str, str]:
+        """The properties of each broker."""
+        jaas = jaas_text(_MODULE, {"username": BROKER, "password": self.broker_password})
+        properties = {
+            "security.inter.broker.protocol": "SASL_SSL",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256",
+            "sasl.mechanism.inter.broker.protocol": _MECHANISM,
+            f"listener.name.sasl_ssl.{_MECHANISM.lower()}.sasl.jaas.config": jaas,
+            "ssl.keystore.location": str(self.directory / "broker.pem"),
+            "ssl.keystore.type": "PEM",
+            "ssl.truststore.location": str(self.directory / "ca.pem"),
+            "ssl.truststore.type": "PEM",
+        }
+        authorizer = broker_key("authorizer.class.name")
+        if authorizer is not None and authorizer.served:
+            properties["authorizer.class.name"] = _AUTHORIZER
+            properties["super.users"] = f"User:{ADMIN};User:{BROKER}"
+        return properties
+
+    def of_clients(self) -> dict[str, str]:
+        """The properties of the admin's clients, in the names of Kafka's Java client."""
+        login = {"username": ADMIN, "password": self.admin_password}
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": _MECHANISM,
+            "sasl.jaas.config": jaas_text(_MODULE, login),
+            "ssl.truststore.location": str(self.directory / "ca.pem"),
+            "ssl.truststore.type": "PEM",
+        }
+
+    def write_clients(self, brokers: Sequence[str]) -> None:
+        """Write the files with which the admin gets in."""
+        bootstrap = {"bootstrap.servers": ",".join(brokers)}
+        java = format_properties(bootstrap | self.of_clients(), " For Kafka's Java clients.")
+        write_private(self.client_properties, java)
+        librdkafka = bootstrap | {
+            "security.protocol": "sasl_ssl",
+            "sasl.mechanism": _MECHANISM,
+            "sasl.username": ADMIN,
+            "sasl.password": self.admin_password,
+            "ssl.ca.location": str(self.directory / "ca.pem"),
+        }
+        lines = "".join(f"{key}={value}\n" for key, value in librdkafka.items())
+        write_private(self.client_librdkafka, lines)
+
+    async def store_users(self, zookeeper: str) -> None:
+        """Write the users to the tree: brokers authenticate with them before any serves."""
+        from barnabas.client.scram import HASHES, salted_password
+        from barnabas.security.scram_credentials import credential_of, credential_text
+        from barnabas.znodes import layout, paths
+        from barnabas.znodes.tree import NodeExists
+        from barnabas.znodes.zookeeper import zookeeper_tree
+
+        session = await zookeeper_tree.connect(
+            zookeeper, session_timeout_ms=10_000, connection_timeout_ms=20_000
+        )
+        try:
+            for user, password in ((ADMIN, self.admin_password), (BROKER, self.broker_password)):
+                config = {}
+                for mechanism, algorithm in HASHES.items():
+                    salt = Random().uuid().bytes
+                    salted = salted_password(algorithm, password, salt, _ITERATIONS)
+                    credential = credential_of(mechanism, salted, salt, _ITERATIONS)
+                    config[mechanism] = credential_text(credential)
+                path = paths.config_path(paths.user_entity(user))
+                try:
+                    data = layout.encode_config(config)
+                    await session.create(path, data, make_parents=True)
+                except NodeExists:  # of an earlier run, with the same password
+                    continue
+        finally:
+            await session.close()
+
+
+def write_private(file: Path, text: str) -> None:
+    """Write a file that only its owner can read."""
+    file.unlink(missing_ok=True)
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as opened:
+        opened.write(text)

@@ -1,0 +1,106 @@
+"""The security of a command's connections: `--command-config FILE` and `-X KEY=VALUE`.
+
+Every command that has bootstrap brokers gets these options where it is loaded. The clients that
+the command makes find the properties here.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from functools import wraps
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from barnabas.base.errors import ConfigError
+from barnabas.cli.exit_codes import Misused
+from barnabas.cli.options import Properties, parse_pairs
+
+if TYPE_CHECKING:
+    from barnabas.client.security import SecurityContext
+
+_GIVEN: ContextVar[Mapping[str, str]] = ContextVar(
+    "connection properties", default=MappingProxyType({})
+)
+_OF_A_FILE: Final = ("security.", "ssl.", "sasl.", "enable.ssl", "enable.sasl")
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        envvar="BARNABAS_COMMAND_CONFIG",
+        metavar="FILE",
+        help="Properties of the client, as Kafka's tools read them: TLS, SASL.",
+    ),
+]
+
+
+def with_connection_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with the options, if it has bootstrap brokers."""
+    signature = inspect.signature(function)
+    if "bootstrap" not in signature.parameters or hasattr(function, "__wrapped__"):
+        return function
+    has_properties = "properties" in signature.parameters
+    added = {"command_config": CommandConfig}
+    if not has_properties:
+        added["connection_properties"] = Properties
+
+    @wraps(function)
+    def wrapped(**given: Any) -> Any:
+        pairs = given["properties"] if has_properties else given.pop("connection_properties", None)
+        file: Path | None = given.pop("command_config", None)
+        of_file = {} if file is None else _read(file)
+        token = _GIVEN.set(of_file | parse_pairs(pairs, "-X"))
+        try:
+            return function(**given)
+        finally:
+            _GIVEN.reset(token)
+
+    kind = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        *(each.replace(kind=kind) for each in signature.parameters.values()),
+        *(
+            inspect.Parameter(name, kind, default=None, annotation=annotation)
+            for name, annotation in added.items()
+        ),
+    ]
+    wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = function.__annotations__ | added
+    return wrapped
+
+
+def add_connection_options(app: typer.Typer) -> None:
+    """Give all commands of a group the options."""
+    for command in app.registered_commands:
+        if command.callback is not None:
+            command.callback = with_connection_options(command.callback)
+
+
+def given_properties() -> Mapping[str, str]:
+    """The properties that the command line gives, -X before the file."""
+    return _GIVEN.get()
+
+
+def given_security() -> "SecurityContext":
+    """Raises  Misused"""
+    from barnabas.client.security import PLAINTEXT, SecurityContext
+
+    properties = given_properties()
+    if "security.protocol" not in properties:
+        return PLAINTEXT
+    try:
+        return SecurityContext.of(properties)
+    except ConfigError as wrong:
+        raise Misused(str(wrong)) from None
+
+
+def _read(file: Path) -> dict[str, str]:
+    """The security properties of a file; it may hold others, of other clients."""
+    from barnabas.config.properties import read_properties
+
+    try:
+        properties = read_properties(file)
+    except ConfigError as error:
+        raise Misused(f"--command-config {error}") from None
+    return {key: text for key, text in properties.items() if key.startswith(_OF_A_FILE)}

@@ -1,0 +1,1 @@
+"""Commands of security: users and certificates."""

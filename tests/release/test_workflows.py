@@ -1,0 +1,58 @@
+"""GitHub's workflows: they run targets of the Makefile, on the platforms that the package names."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.documents import ROOT, document
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+each_workflow = pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+
+
+def jobs(path: Path) -> dict[str, Any]:
+    parsed: dict[str, Any] = yaml.safe_load(path.read_text())["jobs"]
+    return parsed
+
+
+def commands(path: Path) -> list[str]:
+    steps = [step for job in jobs(path).values() for step in job["steps"]]
+    return [step["run"] for step in steps if "run" in step]
+
+
+def matrix() -> dict[str, list[str]]:
+    ci: dict[str, list[str]] = jobs(ROOT / ".github/workflows/ci.yml")["test"]["strategy"]["matrix"]
+    return ci
+
+
+@each_workflow
+def test_every_target_that_a_workflow_makes_exists(path: Path) -> None:
+    targets = [word for line in commands(path) for word in re.findall(r"\bmake ([\w-]+)", line)]
+    assert targets
+    for target in targets:
+        assert re.search(rf"^{target}:", document("Makefile"), re.MULTILINE), target
+
+
+@each_workflow
+def test_every_job_has_a_limit_and_pinned_actions(path: Path) -> None:
+    for name, job in jobs(path).items():
+        assert name == "publish" or job["timeout-minutes"] <= 60
+        for step in job["steps"]:
+            assert "uses" not in step or re.search(r"@(v\d|release/v\d)", step["uses"])
+
+
+def test_the_workflow_of_ci_runs_what_the_script_runs() -> None:
+    run = re.findall(r"^make \S+", document(".ci/run"), re.MULTILINE)
+    steps = jobs(ROOT / ".github/workflows/ci.yml")["test"]["steps"]
+    assert [step["run"] for step in steps if "run" in step] == run
+
+
+def test_ci_has_every_python_and_system_that_the_package_names() -> None:
+    classifiers = tomllib.loads(document("pyproject.toml"))["project"]["classifiers"]
+    pythons = [each.rpartition(" ")[2] for each in classifiers if "Python :: 3." in each]
+    assert matrix()["python"] == pythons
+    assert {name.partition("-")[0] for name in matrix()["os"]} == {"ubuntu", "macos"}
