@@ -37,6 +37,7 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "txns": "cli.txns.txns_command",
     "acls": "cli.access.acls_command",
     "quotas": "cli.access.quotas_command",
+    "registry": "cli.registry.registry_command",
     "demo": "demo.demo_command",
     "pipeline": "spark.pipeline_command",
     "sim": "sim.sim_command",
