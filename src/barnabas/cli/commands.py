@@ -34,6 +34,7 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "reassign": "cli.reassign.reassign_command",
     "log": "cli.log.log_command",
     "txns": "cli.txns.txns_command",
+    "doctor": "cli.doctor.doctor_command",
     "demo": "demo.demo_command",
     "pipeline": "spark.pipeline_command",
     "sim": "sim.sim_command",
