@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help venv lock check format test search long fuzz crash chaos sim demo bench bench-smoke limits soak \
-	dist dist-test docs lock-release clean
+	console-test dist dist-test docs lock-release clean
 
 help:           ## list the targets
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -83,6 +83,12 @@ limits: venv    ## attacks on a broker and on Apache Kafka, half an hour; writes
 
 soak: venv      ## an hour of load on three brokers: fails when something grows; SHORT=1 for ten minutes
 	$(BIN)/barnabas bench soak --minutes $(if $(SHORT),10,60)
+
+console-test: venv ## the web console in a real browser: every page and action; writes docs/console
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
+	  || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq chromium; } \
+	  || { echo "the console's tests need Chromium: apt-get install chromium"; exit 1; }
+	$(BIN)/python -m pytest tests/console --timeout=300
 
 # Tools of a release, in a venv of their own: nothing that the broker or its tests import.
 RELEASE := .venv-release$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))

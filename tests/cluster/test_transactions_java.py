@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from barnabas.bench.compare.maven import Artifact, Unavailable, fetched
-from tests.cluster.test_transactions import coordinator, started
+from tests.cluster.test_exactly_once import coordinator, started
 from tests.support.apache_kafka import VERSION, ApacheKafka, apache_kafka
 from tests.support.clients import PATIENCE_S
 from tests.support.cluster import Cluster

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -14,18 +15,17 @@ from barnabas.security.distinguished_name import name_text
 JAVA = """
 import java.nio.file.*; import java.util.HexFormat; import javax.security.auth.x500.X500Principal;
 public class Names { public static void main(String[] a) throws Exception {
-  for (String each : a) System.out.println(new X500Principal(HexFormat.of().parseHex(each)).getName());
+  for (String each : a)
+    System.out.println(new X500Principal(HexFormat.of().parseHex(each)).getName());
 } }
 """
 
 
-def name(*rdns: list[x509.NameAttribute]) -> bytes:
+def name(*rdns: list[Any]) -> bytes:
     return x509.Name([x509.RelativeDistinguishedName(rdn) for rdn in rdns]).public_bytes()
 
 
-def one(
-    oid: x509.ObjectIdentifier, value: str, kind: _ASN1Type | None = None
-) -> list[x509.NameAttribute]:
+def one(oid: x509.ObjectIdentifier, value: str, kind: _ASN1Type | None = None) -> list[Any]:
     return [x509.NameAttribute(oid, value, kind)]
 
 

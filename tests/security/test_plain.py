@@ -32,11 +32,9 @@ def test_s13_user_and_password_are_enough(token: bytes) -> None:
     ],
 )
 def test_s13_everything_else_is_refused(token: bytes, words: str) -> None:
-    with pytest.raises(SaslFailed, match=words):
-        try:
-            answered(token)
-        except SaslFailed as failed:
-            raise SaslFailed(failed.message) from None
+    with pytest.raises(SaslFailed) as failed:
+        answered(token)
+    assert words in (failed.value.message or "")
 
 
 def test_s13_a_jaas_string_of_kafka_is_read_as_it_is() -> None:

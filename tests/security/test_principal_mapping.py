@@ -34,5 +34,5 @@ def test_s7_without_default_an_unmatched_name_has_no_principal() -> None:
 
 @pytest.mark.parametrize("rules", ["deny", "RULE:a", "RULE:(/x/", "DEFAULT/L", "RULE:a/b/X"])
 def test_s7_rules_that_cannot_be_read_are_refused(rules: str) -> None:
-    with pytest.raises(ConfigError, match="ssl.principal.mapping.rules"):
+    with pytest.raises(ConfigError, match=r"ssl\.principal\.mapping\.rules"):
         PrincipalMapping(rules)

@@ -3,7 +3,7 @@
 import base64
 
 import pytest
-import scramp
+import scramp  # type: ignore[import-untyped]
 
 from barnabas.base.randomness import Random
 from barnabas.client.scram import HASHES, ScramClient, salted_password
@@ -17,14 +17,15 @@ from barnabas.security.scram_credentials import (
 from barnabas.security.scram_server import ScramServer
 
 NOW = 1_000
+SALT = b"salt of the earth"
 
 
 def credentials(user: str = "al,ice=", password: str = "secret") -> ScramCredentials:
     found = ScramCredentials()
     config = {}
     for mechanism, algorithm in HASHES.items():
-        salted = salted_password(algorithm, password, b"salt", 4096)
-        config[mechanism] = credential_text(credential_of(mechanism, salted, b"salt", 4096))
+        salted = salted_password(algorithm, password, SALT, 4096)
+        config[mechanism] = credential_text(credential_of(mechanism, salted, SALT, 4096))
     found.know(user, config)
     return found
 
@@ -96,9 +97,9 @@ def test_s14_the_whole_nonce_is_checked(nonce: str) -> None:
 
 def test_s14_tokenauth_authenticates_the_owner_of_a_delegation_token() -> None:
     known = ScramCredentials()
-    salted = salted_password("sha512", "hmac", b"salt", 4096)
+    salted = salted_password("sha512", "hmac", SALT, 4096)
     known.know_token(
-        "id1", "owner", {"SCRAM-SHA-512": credential_of("SCRAM-SHA-512", salted, b"salt", 4096)}, 9
+        "id1", "owner", {"SCRAM-SHA-512": credential_of("SCRAM-SHA-512", salted, SALT, 4096)}, 9
     )
     one = ScramServer("SCRAM-SHA-512", "sha512", known, Random(1))
     client = ScramClient("sha512", "id1", "hmac", "nonce", is_token=True)
@@ -111,9 +112,9 @@ def test_s14_tokenauth_authenticates_the_owner_of_a_delegation_token() -> None:
 
 
 def test_s15_a_credential_has_kafkas_form() -> None:
-    salted = salted_password("sha256", "secret", b"salt", 4096)
-    text = credential_text(credential_of("SCRAM-SHA-256", salted, b"salt", 4096))
-    assert text.startswith(f"salt={base64.b64encode(b'salt').decode()},stored_key=")
+    salted = salted_password("sha256", "secret", SALT, 4096)
+    text = credential_text(credential_of("SCRAM-SHA-256", salted, SALT, 4096))
+    assert text.startswith(f"salt={base64.b64encode(SALT).decode()},stored_key=")
     assert text.endswith(",iterations=4096")
     assert credential_text(parse_credential(text)) == text
     with pytest.raises(ValueError, match="not a SCRAM credential"):

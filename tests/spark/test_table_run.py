@@ -11,13 +11,23 @@ from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
-from barnabas.spark.table import table_upkeep
+from barnabas.cli.exit_codes import CommandFailed
+from barnabas.spark.table import kill_points, table_upkeep
+from barnabas.spark.table.kill_points import POINTS
+from barnabas.spark.table.table_audit import Totals, decide_differences
+from barnabas.spark.table.table_run import commit
+from barnabas.spark.table_log.table_directory import TableDirectory
+from barnabas.spark.table_log.table_log import CommitConflict, TableChange, open_log
 from tests.spark.commands import Ended, barnabas
 from tests.spark.conftest import Fill, produce
 from tests.support.broker import BrokerProcess
 
 Table = Callable[..., Ended]
 FORMATS: Final = ("delta", "iceberg", "parquet")
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -155,3 +165,77 @@ def test_inferred_fields_appear_and_small_files_are_merged(
     first, second = rows(format, tmp_path / "table")
     assert (first["id"], first["deep"], first["new"]) == (1, {"x": 1.5}, None)
     assert (second["id"], second["deep"], list(second["new"])) == (2, None, ["a"])
+
+
+@pytest.mark.parametrize("point", [each for each in POINTS if each != "dead-letters"])
+def test_a_run_that_ends_at_any_point_leaves_each_record_once(
+    point: str, fill: Fill, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill([{"value": f"v{n}"} for n in range(6)])
+    with monkeypatch.context() as patched:
+        patched.setattr(kill_points, "stop", interrupt)
+        patched.setenv(kill_points.ENVIRONMENT, point)
+        assert table("delta", "--step", 4).code == 130
+    assert summary(table("delta"))["rows"] == 6
+    assert [row["offset"] for row in rows("delta", tmp_path / "table")] == list(range(6))
+    left = list((tmp_path / "table").glob("*.parquet"))
+    assert len(left) == len(DeltaTable(str(tmp_path / "table")).file_uris())
+
+
+def test_dead_letters_are_written_once_though_the_run_ended_before_its_commit(
+    fill: Fill, table: Table, read: Callable[..., Any], topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill([{"value": b"bad"}, {"value": b'{"id": 1}'}])
+    with monkeypatch.context() as patched:
+        patched.setattr(kill_points, "stop", interrupt)
+        patched.setenv(kill_points.ENVIRONMENT, "dead-letters")
+        assert table("parquet", "--schema", "id BIGINT").code == 130
+    assert summary(table("parquet", "--schema", "id BIGINT"))["rows"] == 1
+    assert read(subscribe=f"{topic}-dead-letters").count() == 1
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_of_two_writers_one_wins_and_the_other_says_so(
+    format: str, fill: Fill, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill([{"value": f"v{n}"} for n in range(6)])
+    assert summary(table(format, "--step", 3))["rows"] == 6
+    log = open_log(TableDirectory(str(tmp_path / "table")), format)
+    base = log.load()
+    assert base is not None
+    log.commit(base, TableChange(base.state.next(), base.schema))
+    with pytest.raises(CommitConflict):
+        log.commit(base, TableChange(base.state.next(), base.schema))
+    with pytest.raises(CommandFailed, match="another writer has committed"):
+        commit(log, base, TableChange(base.state.next(rows=99), base.schema))
+    with TableDirectory(str(tmp_path / "table")).locked():
+        assert "another process is writing" in table(format).err
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_audit_and_replay_of_a_table(
+    format: str, fill: Fill, table: Table, served: BrokerProcess, topic: str, tmp_path: Path,
+    read: Callable[..., Any],
+) -> None:  # fmt: skip
+    fill([{"key": f"k{n}", "value": f"v{n}", "partition": n % 2} for n in range(10)], partitions=2)
+    table(format, "--partition-by", "day", "--step", 6)
+    where = (tmp_path / "table", "-b", served.bootstrap, "--json")
+    ended = barnabas("pipeline", "audit", "--table", *where)
+    assert (ended.code, json.loads(ended.out)["compared"]) == (0, 10), ended
+
+    again = f"{topic}-again"
+    ended = barnabas("pipeline", "replay", topic, "--to", again, "--from-table", *where)
+    assert (ended.code, json.loads(ended.out)["records"]) == (0, 10), ended.err
+    copied = {
+        (row.partition, bytes(row.key), bytes(row.value)) for row in read(subscribe=again).collect()
+    }
+    assert copied == {(n % 2, b"k%d" % n, b"v%d" % n) for n in range(10)}
+
+
+def test_an_audit_finds_what_the_table_lacks() -> None:
+    log = {(0, 0): Totals(3, 7), (0, 1): Totals(2, 5)}
+    table = {(0, 0): Totals(3, 8)}
+    assert decide_differences(table, log, "t") == [
+        "t-0, offsets 0 to 1000: 3 rows, but their content differs",
+        "t-0, offsets 1000 to 2000: 0 rows in the table, 2 records in the log",
+    ]

@@ -12,6 +12,7 @@ HOW_TO_GET: Final = {
     "java": "a JDK 17 or newer: apt-get install openjdk-17-jre-headless, or brew install openjdk",
     "compiler": "a C compiler: apt-get install gcc, or xcode-select --install",
     "node": "Node.js: apt-get install nodejs npm, or brew install node",
+    "chromium": "apt-get install chromium, or brew install --cask chromium",
     "openssl": "apt-get install openssl, or brew install openssl",
 }
 

@@ -35,6 +35,7 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "log": "cli.log.log_command",
     "txns": "cli.txns.txns_command",
     "doctor": "cli.doctor.doctor_command",
+    "console": "console.console_command",
     "demo": "demo.demo_command",
     "pipeline": "spark.pipeline_command",
     "sim": "sim.sim_command",

@@ -59,12 +59,18 @@ def parse_addresses(bootstrap: str) -> list[Address]:
 class RawClient:
     """A client of one cluster. A request that cannot be answered is a CommandFailed."""
 
-    def __init__(self, bootstrap: str, security: SecurityContext | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        security: SecurityContext | None = None,
+        *,
+        client_id: str = _CLIENT_ID,
+    ) -> None:
         """Without `security`, the command line says it."""
         self._bootstrap = bootstrap
         self._metadata = Metadata(parse_addresses(bootstrap))
         self._client = AsyncClient(
-            _CLIENT_ID,
+            client_id,
             connect_s=_CONNECT_TIMEOUT_S,
             request_s=_REQUEST_TIMEOUT_S,
             slow_s=dict.fromkeys(_CHANGES, _CHANGE_TIMEOUT_S),

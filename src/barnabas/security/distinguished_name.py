@@ -18,15 +18,8 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
     "0.9.2342.19200300.100.1.1": "UID",
 }
-_ENCODINGS: Final = {
-    12: "utf-8",  # UTF8String
-    19: "ascii",  # PrintableString
-    20: "latin-1",  # T61String
-    22: "ascii",  # IA5String
-    27: "latin-1",  # GeneralString
-    28: "utf-32-be",  # UniversalString
-    30: "utf-16-be",  # BMPString
-}
+# UTF8, Printable, T61, IA5, General, Universal and BMP strings: Java reads all of them as UTF-8.
+_STRINGS: Final = frozenset({12, 19, 20, 22, 27, 28, 30})
 _ESCAPED: Final = ',=+<>#;"\\'
 
 
@@ -48,10 +41,10 @@ def _attribute(pair: bytes) -> str:
     start = _first_size(pair)
     (_, oid), (tag, value) = _items(pair)
     dotted = _dotted(oid)
-    keyword, encoding = _KEYWORDS.get(dotted), _ENCODINGS.get(tag)
-    if keyword is None or encoding is None:
+    keyword = _KEYWORDS.get(dotted)
+    if keyword is None or tag not in _STRINGS:
         return f"{keyword or dotted}=#{pair[start:].hex()}"
-    return f"{keyword}={_escape(value.decode(encoding, 'replace'))}"
+    return f"{keyword}={_escape(value.decode('utf-8', 'replace'))}"
 
 
 def _escape(text: str) -> str:

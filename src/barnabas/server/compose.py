@@ -120,6 +120,7 @@ async def _start(
     ending.push_async_callback(node.isr.stop)
     ending.push_async_callback(node.fetchers.close)
     ending.push_async_callback(lifecycle.finish, node)
+    ending.push_async_callback(node.verification.close)
     ending.push_async_callback(node.listeners.close)
     ending.push_async_callback(node.groups.stop)
     ending.push_async_callback(node.transactions.stop)

@@ -25,6 +25,7 @@ from barnabas.server.cluster.config_admin import ConfigAdmin
 from barnabas.server.cluster.config_changes import ConfigChanges
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.dynamic_configs import DynamicConfigs
+from barnabas.server.cluster.encoded_passwords import EncodedPasswords
 from barnabas.server.cluster.features import Features
 from barnabas.server.cluster.jwks_refresher import JwksRefresher
 from barnabas.server.cluster.log_dir_failures import LogDirFailures
@@ -68,6 +69,7 @@ from barnabas.server.requests.replies import Work
 from barnabas.server.requests.startup_gate import StartupGate
 from barnabas.server.settings import BrokerSettings, intervals, limits
 from barnabas.server.transactions.marker_channels import MarkerChannels
+from barnabas.server.transactions.partition_verification import PartitionVerification
 from barnabas.server.transactions.transaction_coordinator import TransactionCoordinator
 from barnabas.wire.apis import ApiKey
 from barnabas.znodes.tree import Coordination
@@ -116,7 +118,8 @@ class Node:
         self._delayed = Delayed(self.timer)
         self.metadata = MetadataCache(cluster_id)
         self.replicas = Replicas(self.metadata)
-        self.configs = Configs(self._coordination, self.broker_id, self.config)
+        passwords = EncodedPasswords(self.config, self.environment.random)
+        self.configs = Configs(self._coordination, self.broker_id, self.config, passwords)
         self._settings = BrokerSettings(self.configs)
         self._statistics = RequestStatistics(self.environment.stopwatch)
         self.quotas = ConnectionQuotas(limits(self.config))
@@ -163,6 +166,9 @@ class Node:
         self.features = Features(self._coordination, self.metadata, self.broker_id)
         self._producer_ids = ProducerIds(self._coordination, self.broker_id)
         self.transactions = self._transaction_coordinator()
+        self.verification = PartitionVerification(
+            self.broker_id, self.configs, self.metadata, self.peers, self._failures
+        )
         self.moves = LogDirMoves(
             self.broker_id,
             self.logs,
@@ -339,6 +345,7 @@ class Node:
             groups=self.groups,
             features=self.features,
             transactions=self.transactions,
+            verification=self.verification,
             moves=self.moves,
             failures=self._failures,
         )
@@ -381,6 +388,7 @@ class Node:
             self.work,
             self._statistics.by_api[ApiKey.PRODUCE].errors,
             self.config.int("barnabas.message.max.decompressed.bytes"),
+            self.verification,
         )
 
     def _fetch(self) -> Fetch:

@@ -1,7 +1,7 @@
 """One run of a seed: start the cluster, run clients and faults, heal, check."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,10 +36,15 @@ class Report:
 
 
 def run(
-    settings: SeedSettings, safeguards: Safeguards | None = None, kinds: Sequence[Fault] = KINDS
+    settings: SeedSettings,
+    safeguards: Safeguards | None = None,
+    kinds: Sequence[Fault] = KINDS,
+    watch: Callable[[SimWorld], None] | None = None,
 ) -> Report:
-    """Run one seed to its end, with faults of these kinds."""
+    """Run one seed to its end, with faults of these kinds; `watch` gets the world before it."""
     with SimWorld(settings, safeguards) as world:
+        if watch is not None:
+            watch(world)
         world.loop.run_until_complete(world.loop.spawn(None, _run(world, kinds)))
         for line in world.history.lines():
             world.trace.add_to_digest(line)

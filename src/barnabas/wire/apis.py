@@ -89,7 +89,7 @@ def _api(lowest: int, highest: int, flexible: int, advertised_lowest: int | None
 
 
 APIS: Final = {
-    ApiKey.PRODUCE: _api(3, 11, 9, advertised_lowest=0),
+    ApiKey.PRODUCE: _api(3, 12, 9, advertised_lowest=0),
     ApiKey.FETCH: _api(4, 17, 12),
     ApiKey.LIST_OFFSETS: _api(0, 9, 6),
     ApiKey.METADATA: _api(0, 12, 9),
@@ -145,4 +145,4 @@ APIS: Final = {
     ApiKey.DESCRIBE_CONTROLLER: _api(0, 0, 0),
 }
 # An API of our own is not advertised: clients would confuse its number with one of Kafka's.
-UNADVERTISED: Final = (ApiKey.DESCRIBE_CONTROLLER, ApiKey.TXN_OFFSET_COMMIT)
+UNADVERTISED: Final = (ApiKey.DESCRIBE_CONTROLLER,)

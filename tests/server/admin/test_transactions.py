@@ -11,6 +11,7 @@ from barnabas.base.errors import ErrorCode
 from barnabas.coordinator.coordinator_topic import partition_of
 from barnabas.wire.apis import ApiKey
 from tests.server.admin.client import Client, parts
+from tests.server.admin.running import until
 
 RETRIED = (
     ErrorCode.coordinator_not_available,
@@ -366,17 +367,35 @@ def test_a_described_transaction_has_its_producer_timeout_and_start(client: Clie
 
 
 def test_version_2_of_transactions_is_finalized_where_all_brokers_have_it(client: Client) -> None:
-    def finalized() -> Any:
-        return client.call(
-            ApiKey.API_VERSIONS, 3, client_software_name="test", client_software_version="1"
-        )
-
-    deadline = time.monotonic() + 10
-    while not finalized().finalized_features and time.monotonic() < deadline:
-        time.sleep(0.05)
-    response = finalized()
-    (feature,) = response.finalized_features
-    assert (feature.name, feature.max_version_level) == ("transaction.version", 2)
+    until(lambda: levels(client) == {"transaction.version": 2}, "version 2")
+    response = client.call(
+        ApiKey.API_VERSIONS, 3, client_software_name="test", client_software_version="1"
+    )
     assert response.finalized_features_epoch >= 0
     (supported,) = response.supported_features
     assert (supported.name, supported.max_version) == ("transaction.version", 2)
+
+
+def levels(client: Client) -> dict[str, int]:
+    response = client.call(
+        ApiKey.API_VERSIONS, 3, client_software_name="test", client_software_version="1"
+    )
+    return {each.name: each.max_version_level for each in response.finalized_features}
+
+
+def update(client: Client, version: int, level: int, **fields: Any) -> ErrorCode:
+    wanted = parts(feature="transaction.version", max_version_level=level, **fields)
+    response = client.call(ApiKey.UPDATE_FEATURES, version, feature_updates=(wanted,))
+    assert response.error_code is ErrorCode.none
+    (result,) = response.results
+    return ErrorCode(result.error_code)
+
+
+def test_an_operator_changes_the_version_of_transactions(client: Client) -> None:
+    until(lambda: levels(client) == {"transaction.version": 2}, "version 2")
+    assert update(client, 1, 0) is ErrorCode.invalid_request, "a downgrade must be allowed"
+    assert update(client, 1, 3) is ErrorCode.invalid_request
+    assert update(client, 1, 0, upgrade_type=2) is ErrorCode.none
+    until(lambda: levels(client) == {}, "no version")
+    assert update(client, 0, 2, allow_downgrade=False) is ErrorCode.none
+    until(lambda: levels(client) == {"transaction.version": 2}, "version 2 again")

@@ -17,7 +17,7 @@ from barnabas.client.blocking_connection import BlockingConnection
 from barnabas.client.security import AuthenticationFailed, SecurityContext
 from barnabas.wire.apis import ApiKey
 from tests.server.security.conftest import SecureBroker, StartBroker
-from tests.support.kafka_python_client import kafka
+from tests.support import kafka_python_client
 from tests.support.waiting import until
 
 SOON = 20.0
@@ -29,7 +29,7 @@ def add_users(broker: SecureBroker) -> None:
     from confluent_kafka import admin as names
 
     kinds: Any = names
-    client = AdminClient(broker.librdkafka("SASL_SSL", **ALICE))
+    client = AdminClient({**broker.librdkafka("SASL_SSL", **ALICE)})
     wanted = [
         kinds.UserScramCredentialUpsertion(
             "sam", kinds.ScramCredentialInfo(mechanism, 4096), b"sam-secret"
@@ -103,11 +103,13 @@ def test_s14_librdkafka_kafka_python_and_aiokafka_write_with_scram(
         "sasl_plain_username": "sam",
         "sasl_plain_password": "sam-secret",
     }
-    with closing(kafka.KafkaProducer(**theirs)) as producer:
+    untyped: Any = kafka_python_client
+    with closing(untyped.kafka.KafkaProducer(**theirs)) as producer:
         producer.send("scram", b"hello").get(SOON)
 
     async def send() -> None:
-        async with AIOKafkaProducer(**theirs) as producer:
+        connected_to: Any = AIOKafkaProducer
+        async with connected_to(**theirs) as producer:
             await producer.send_and_wait("scram", b"hello")
 
     asyncio.run(send())
@@ -127,7 +129,8 @@ def test_s12_wrong_credentials_are_refused_in_the_same_words_for_every_user(
 ) -> None:
     errors: list[Any] = []
     settings = secure_broker.librdkafka("SASL_PLAINTEXT", **(ALICE | wrong))
-    client = AdminClient({**settings, "error_cb": errors.append, "log_level": 0})
+    callback: Any = errors.append
+    client = AdminClient({**settings, "error_cb": callback, "log_level": 0})
     with pytest.raises(KafkaException):
         client.list_topics(timeout=1.0)
     client.poll(0)

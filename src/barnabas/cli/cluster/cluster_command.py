@@ -44,6 +44,12 @@ def cluster(
         bool, typer.Option("--secure", help="With TLS, SCRAM and an admin user.")
     ] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Restart brokers that die.")] = False,
+    console: Annotated[
+        bool, typer.Option("--console", help="Serve the web console of the cluster, too.")
+    ] = False,
+    console_listen: Annotated[
+        str, typer.Option("--console-listen", metavar="HOST:PORT", help="Address of the console.")
+    ] = "127.0.0.1:8080",
 ) -> None:
     """Run a local cluster until SIGTERM or Ctrl-C; a second Ctrl-C kills it.
 
@@ -57,6 +63,7 @@ def cluster(
     \b
     Examples:
       barnabas cluster
+      barnabas cluster --console                           (then open http://127.0.0.1:8080/)
       barnabas cluster --brokers 5 --base-port 19092 --data /var/tmp/five
       barnabas cluster --zookeeper zk1:2181,zk2:2181/barnabas -o num.partitions=6
       kill -9 $(cat barnabas-cluster/broker-1.pid)         (leaders move to other brokers)
@@ -64,6 +71,16 @@ def cluster(
     from barnabas.cli.cluster.cluster_run import run_cluster
 
     overrides = parse_pairs(override, "--override")
+    listen = console_listen if console else None
     raise typer.Exit(
-        run_cluster(brokers, base_port, data, zookeeper, overrides, restart=restart, secure=secure)
+        run_cluster(
+            brokers,
+            base_port,
+            data,
+            zookeeper,
+            overrides,
+            restart=restart,
+            secure=secure,
+            console=listen,
+        )
     )

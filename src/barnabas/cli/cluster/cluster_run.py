@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from barnabas.base.offload import ThreadOffload
+from barnabas.cli.cluster.cluster_console import ClusterConsole
 from barnabas.cli.cluster.cluster_dir import BrokerFiles, ClusterDir, choose_ports
 from barnabas.cli.cluster.cluster_properties import ClusterSettings, check_overrides
 from barnabas.cli.cluster.cluster_security import ClusterSecurity
@@ -32,8 +33,11 @@ def run_cluster(
     *,
     restart: bool,
     secure: bool = False,
+    console: str | None = None,
 ) -> int:
     """Run a cluster until a signal stops it; return the exit code.
+
+    `console` is the address of its web console, if it has one.
 
     Raises  CommandFailed, no process left running, if it cannot start
     """
@@ -46,7 +50,10 @@ def run_cluster(
             names = ", ".join(left_out)
             _say(f"not starting brokers {names} of an earlier run in {directory.path}")
         security = ClusterSecurity.prepare(directory.path) if secure else None
-        return asyncio.run(_run(directory, files, zookeeper, overrides, security, restart=restart))
+        own = None if console is None else ClusterConsole(console, directory.path)
+        return asyncio.run(
+            _run(directory, files, zookeeper, overrides, security, own, restart=restart)
+        )
     finally:
         directory.close()
 
@@ -57,6 +64,7 @@ async def _run(
     zookeeper: str | None,
     overrides: Mapping[str, str],
     security: ClusterSecurity | None,
+    console: ClusterConsole | None,
     *,
     restart: bool,
 ) -> int:
@@ -68,9 +76,13 @@ async def _run(
         signals = _Signals(cluster.supervisor)
         try:
             began = await signals.interrupting(cluster.start(files, zookeeper, overrides))
+            if began and console is not None:
+                await console.start(",".join(each.address for each in files))
             if began:
                 await signals.first.wait()
         finally:
+            if console is not None:
+                await console.stop()
             is_clean = await cluster.stop()
         if signals.is_impatient or not began:
             return SIGNALLED + signals.received[0]

@@ -79,7 +79,7 @@ async def watch(client: RawClient, timeout_s: float | None) -> int:
         while now := await list_reassignments(client):
             for partition, moving in now.items():
                 seen.setdefault(partition, moving)
-            show(await _progress(client, seen, now))
+            show(await progress_of(client, seen, now))
             if deadline is not None and loop.time() >= deadline:
                 raise CommandFailed(
                     f"{counted(len(now), 'reassignment')} still in progress after {timeout_s:g} s;"
@@ -89,7 +89,7 @@ async def watch(client: RawClient, timeout_s: float | None) -> int:
     return len(seen)
 
 
-async def _progress(
+async def progress_of(
     client: RawClient, seen: Mapping[TopicPartition, Moving], now: Mapping[TopicPartition, Moving]
 ) -> ReassignmentProgress:
     topics = sorted({partition.topic for partition in now})

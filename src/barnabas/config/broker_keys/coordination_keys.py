@@ -27,32 +27,35 @@ barnabas.unregister.enable boolean true - medium internal acts
     Kafka.
 zookeeper.max.in.flight.requests int 10 >=1 high
     How many requests may be on their way to ZooKeeper before the broker waits.
-zookeeper.set.acl boolean false - high
+zookeeper.set.acl boolean false - high acts
     Whether znodes are created so that only authenticated brokers may change them.
-zookeeper.ssl.client.enable boolean false - medium
-    Whether to reach ZooKeeper over TLS. Not supported yet.
+zookeeper.ssl.client.enable boolean false - medium acts
+    Whether to reach ZooKeeper over TLS.
+barnabas.zookeeper.sasl.jaas.config password null - medium internal acts
+    The login with ZooKeeper (DIGEST-MD5), as a JAAS login module with username and password;
+    Kafka reads it from a file of Java. A key of Barnabas.
 zookeeper.clientCnxnSocket string null - medium
     The socket class of the Java ZooKeeper client; ignored.
-zookeeper.ssl.keystore.location string null - medium
-    The key store with this broker's certificate for ZooKeeper. Not supported yet.
-zookeeper.ssl.keystore.password password null - medium
-    The password of that key store. Not supported yet.
-zookeeper.ssl.keystore.type string null - medium
-    The format of that key store. Not supported yet.
-zookeeper.ssl.truststore.location string null - medium
-    The trust store with the certificates that ZooKeeper may show. Not supported yet.
-zookeeper.ssl.truststore.password password null - medium
-    The password of that trust store. Not supported yet.
-zookeeper.ssl.truststore.type string null - medium
-    The format of that trust store. Not supported yet.
+zookeeper.ssl.keystore.location string null - medium acts
+    The key store with this broker's certificate for ZooKeeper.
+zookeeper.ssl.keystore.password password null - medium acts
+    The password of that key store.
+zookeeper.ssl.keystore.type string null - medium acts
+    The format of that key store.
+zookeeper.ssl.truststore.location string null - medium acts
+    The trust store with the certificates that ZooKeeper may show.
+zookeeper.ssl.truststore.password password null - medium acts
+    The password of that trust store.
+zookeeper.ssl.truststore.type string null - medium acts
+    The format of that trust store.
 zookeeper.ssl.protocol string TLSv1.2 - low
     The TLS version to negotiate with ZooKeeper. Not supported yet.
-zookeeper.ssl.enabled.protocols list null - low
-    The TLS versions allowed with ZooKeeper. Not supported yet.
-zookeeper.ssl.cipher.suites list null - low
-    The cipher suites allowed with ZooKeeper. Not supported yet.
-zookeeper.ssl.endpoint.identification.algorithm string HTTPS - low
-    Whether ZooKeeper's certificate must name its host; empty to not check. Not supported yet.
+zookeeper.ssl.enabled.protocols list null - low acts
+    The TLS versions allowed with ZooKeeper.
+zookeeper.ssl.cipher.suites list null - low acts
+    The cipher suites allowed with ZooKeeper.
+zookeeper.ssl.endpoint.identification.algorithm string HTTPS - low acts
+    Whether ZooKeeper's certificate must name its host; empty to not check.
 zookeeper.ssl.crl.enable boolean false - low
     Whether revocation lists are consulted for ZooKeeper's certificate. Not supported yet.
 zookeeper.ssl.ocsp.enable boolean false - low

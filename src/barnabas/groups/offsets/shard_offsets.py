@@ -9,7 +9,13 @@ from dataclasses import replace
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.coordinator.result import CoordinatorRecord, CoordinatorResult, Effect, Now
+from barnabas.coordinator.result import (
+    CoordinatorRecord,
+    CoordinatorResult,
+    Effect,
+    Now,
+    Transaction,
+)
 from barnabas.groups.classic.classic_group import ClassicGroup
 from barnabas.groups.classic.classic_messages import CommitClaim
 from barnabas.groups.classic.classic_state import GroupState
@@ -42,14 +48,17 @@ class ShardOffsets:
         topics: Iterable[TopicCommits],
         now: Now,
         retention_ms: int = NO_RETENTION,
+        transaction: Transaction | None = None,
     ) -> CoordinatorResult[OffsetsReply]:
-        """A commit counts as a heartbeat of a classic member."""
+        """A commit counts as a heartbeat of a classic member, but not one of a transaction."""
         group = self._groups.get(claim.group_id)
         error = _check_without_group(claim) if group is None else group.check_commit(claim)
         if error is not ErrorCode.none:
             return CoordinatorResult(OffsetsReply(error=error))
         decided = self._offsets.decide_commit(claim.group_id, topics, now.wall_ms, retention_ms)
-        return replace(decided, effects=self._keep_alive(group, claim, now))
+        return replace(
+            decided, effects=self._keep_alive(group, claim, now), transaction=transaction
+        )
 
     def _keep_alive(
         self, group: ShardGroup | None, claim: CommitClaim, now: Now

@@ -237,7 +237,10 @@ class ConfigAdmin:
 
     async def _write(self, entity: ConfigEntity, config: Mapping[str, str]) -> None:
         """Store the properties, then notify all brokers, in Kafka's order."""
-        path, data = paths.config_path(entity), layout.encode_config(config)
+        try:
+            path, data = paths.config_path(entity), self._configs.encoded(config)
+        except ConfigError as e:
+            raise BrokerError(ErrorCode.invalid_request, str(e)) from e
         try:
             await self._coordination.create(path, data, make_parents=True)
         except NodeExists:

@@ -10,6 +10,7 @@ from barnabas.config import topic_config
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.config_key import ConfigEntry
 from barnabas.config.topic_config import TopicConfig
+from barnabas.server.cluster.encoded_passwords import EncodedPasswords
 from barnabas.server.cluster.topic_names import is_topic_name
 from barnabas.znodes import layout, paths
 from barnabas.znodes.paths import ConfigEntity
@@ -25,11 +26,16 @@ class Configs:
     """
 
     def __init__(
-        self, coordination: Coordination, broker_id: BrokerId, static: BrokerConfig
+        self,
+        coordination: Coordination,
+        broker_id: BrokerId,
+        static: BrokerConfig,
+        passwords: EncodedPasswords,
     ) -> None:
         self._coordination = coordination
         self._broker_id = broker_id
         self._static = static
+        self._passwords = passwords
         self._topics: dict[str, dict[str, str]] = {}
         self._resolved: dict[str, TopicConfig] = {}
         self._per_broker: dict[str, str] = {}
@@ -66,12 +72,17 @@ class Configs:
         """The properties that the tree holds for an entity; none if they cannot be read."""
         try:
             data, _ = await self._coordination.get(paths.config_path(entity))
-            return layout.decode_config(entity, data)
+            config = layout.decode_config(entity, data)
+            return self._passwords.decoded(config) if entity.startswith("brokers/") else config
         except NoNode:
             return {}
         except MalformedZnode as e:
             log.warning("ignoring unreadable configs: %s", e)
             return {}
+
+    def encoded(self, config: Mapping[str, str]) -> bytes:
+        """The data of a broker's znode. Raises ConfigError, if a password cannot be encrypted."""
+        return layout.encode_config(self._passwords.encoded(config))
 
     # -- topics --------------------------------------------------------------
 

@@ -29,9 +29,9 @@ async def keep_session(
 
     The caller has the lock of the log directory, and has not registered. A failure is logged: the
     others then wait for the session timeout of a dead broker, as they do without this. The embedded
-    tree needs none of it: its sessions end with the process.
+    tree needs none of it: its sessions end with the process. Over TLS it is not done.
     """
-    if not config.optional_str("zookeeper.connect"):
+    if not config.optional_str("zookeeper.connect") or config.bool("zookeeper.ssl.client.enable"):
         return
     # Here, since a broker that is alone need not wait for a client of ZooKeeper to be loaded.
     from barnabas.znodes.zookeeper.session_file import SessionFile

@@ -64,6 +64,7 @@ async def join(
 
 async def _connect(config: BrokerConfig, address: str) -> Coordination:
     # Here, since a broker that is alone need not wait for a client of ZooKeeper to be loaded.
+    from barnabas.server.cluster.zookeeper_settings import zookeeper_security
     from barnabas.znodes.zookeeper import zookeeper_tree
 
     session_timeout_ms = config.int("zookeeper.session.timeout.ms")
@@ -72,6 +73,7 @@ async def _connect(config: BrokerConfig, address: str) -> Coordination:
         session_timeout_ms=session_timeout_ms,
         connection_timeout_ms=config.optional_int("zookeeper.connection.timeout.ms")
         or session_timeout_ms,
+        security=zookeeper_security(config),
     )
 
 

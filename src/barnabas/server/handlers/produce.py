@@ -3,22 +3,28 @@
 With acks=all the response waits until all in-sync replicas have the batches; `delayed_produce` says
 how. It does not wait if a partition has no other replica.
 
+The first batch of a transaction in a partition is verified: the transaction's coordinator must know
+the partition (`transactional_produce`). The request waits for that; later batches do not.
+
 Version notes. Served from 3, the first with record batches of magic 2; zstd needs 7; responses hold
-per-record errors and messages from 8.
+per-record errors and messages from 8; TRANSACTION_ABORTABLE is known from 11 on; from 12 on the
+broker adds partitions to transactions (KIP-890).
 """
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError, BrokerError, DiskFault, ErrorCode
 from barnabas.base.failures import FailureChannel
+from barnabas.base.ids import TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.log.log import Appended
+from barnabas.log.producers.verification import UNGUARDED
 from barnabas.log.validation import InvalidRecords, validate
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
@@ -28,6 +34,17 @@ from barnabas.server.delayed.partition_purgatories import Delayed
 from barnabas.server.network.connection import Connection
 from barnabas.server.requests.repeated_produce import RepeatedProduce
 from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply, Work, given
+from barnabas.server.transactions.partition_verification import Codes, PartitionVerification
+from barnabas.server.transactions.transactional_produce import (
+    ADDS_SINCE,
+    Guards,
+    begin_verification,
+    check_transaction,
+    is_transactional,
+    produce_error,
+    to_ask,
+    transactional_headers,
+)
 from barnabas.wire.produce.plain_batch import Answer as PlainAnswer
 from barnabas.wire.produce.produce_codec import (
     PartitionBatches,
@@ -85,6 +102,7 @@ class Produce:
         work: Work,
         errors: Counter[int],
         max_decompressed: int,
+        verification: PartitionVerification,
     ) -> None:
         """`errors` counts what partitions are refused for, by its code.
 
@@ -99,6 +117,7 @@ class Produce:
         self._work = work
         self._errors = errors
         self._max_decompressed = max_decompressed
+        self._verification = verification
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
 
     def __call__(
@@ -110,7 +129,12 @@ class Produce:
         connection: Connection,
     ) -> Reply:
         single = read_single(version, frame, position)
-        if single is not None and -1 <= single.acks <= 1 and not is_internal(single.topic):
+        if (
+            single is not None
+            and -1 <= single.acks <= 1
+            and not is_internal(single.topic)
+            and not is_transactional(single.records)
+        ):
             leader = self._replicas.find(single.topic, single.partition)
             if (
                 leader is not None
@@ -122,17 +146,77 @@ class Produce:
                     return self._single(version, correlation_id, single, leader, frame, connection)
         # The whole request is read before any of it is appended: a malformed one leaves no trace.
         request = read_produce(version, frame, position)
+        if headers := transactional_headers(request):
+            return self._transactional(version, correlation_id, request, headers, connection)
+        return self._serve(version, correlation_id, request, connection, {})
+
+    def _serve(
+        self,
+        version: int,
+        correlation_id: int,
+        request: ProduceRequest,
+        connection: Connection,
+        guards: Guards,
+    ) -> Reply:
         done: list[Done] = []
         for batches in request.partitions:
             leader = self._replicas.find(batches.topic, batches.partition)
             if leader is not None and leader.must_block(batches.records):
-                return self._in_thread(version, correlation_id, request, connection, done)
+                return self._in_thread(version, correlation_id, request, connection, done, guards)
         for batches in request.partitions:
             try:
-                done.append(self._partition(version, request.acks, batches))
+                done.append(self._partition(version, request.acks, batches, guards))
             except RecordsTooLarge:
-                return self._in_thread(version, correlation_id, request, connection, done)
+                return self._in_thread(version, correlation_id, request, connection, done, guards)
         return self._finish(version, correlation_id, request, done)
+
+    def _transactional(
+        self,
+        version: int,
+        correlation_id: int,
+        request: ProduceRequest,
+        headers: Mapping[tuple[str, int], BatchHeader],
+        connection: Connection,
+    ) -> Reply:
+        """Serve a request with transactional batches; it suspends only if one is to be verified."""
+        code = check_transaction(request, headers)
+        if code is not ErrorCode.none:
+            refused = [refusal(each.partition, code) for each in request.partitions]
+            topics = _by_topic(request, refused)
+            return self._reply(version, correlation_id, request.acks, topics)
+        adds = version >= ADDS_SINCE
+        if not adds and not self._verification.is_enabled:
+            unguarded = dict.fromkeys(headers, UNGUARDED)
+            return self._serve(version, correlation_id, request, connection, unguarded)
+        guards = begin_verification(self._replicas, headers, self._clock.now_ms(), adds=adds)
+        if not guards:
+            return self._serve(version, correlation_id, request, connection, guards)
+        header = next(iter(headers.values()))
+        asked = to_ask(request.transactional_id or "", header, guards, adds=adds)
+        kept = _kept(request)
+
+        async def produce() -> Answer | Refusal:
+            codes = await self._verification.ask(asked)
+            done = [
+                await self._verified_partition(version, kept.acks, batches, guards, codes)
+                for batches in kept.partitions
+            ]
+            return await self._finish_later(version, correlation_id, kept, done)
+
+        return self._work.answer(Pending(), f"api=PRODUCE peer={connection.peer}", produce())
+
+    async def _verified_partition(
+        self, version: int, acks: int, batches: PartitionBatches, guards: Guards, codes: Codes
+    ) -> Done:
+        """Append a partition's batch, unless the coordinator does not know the partition."""
+        code = codes.get(TopicPartition(batches.topic, batches.partition), ErrorCode.none)
+        if code is not ErrorCode.none:
+            return Done(refusal(batches.partition, produce_error(code, version)))
+        leader = self._replicas.find(batches.topic, batches.partition)
+        if leader is None or not leader.must_block(batches.records):
+            with suppress(RecordsTooLarge):
+                return self._partition(version, acks, batches, guards)
+        return await self._slow_partition(version, acks, batches, guards)
 
     def _single(
         self,
@@ -269,23 +353,29 @@ class Produce:
         )
 
     def _partition(
-        self, version: int, acks: int, batches: PartitionBatches, validated: Validated | None = None
+        self,
+        version: int,
+        acks: int,
+        batches: PartitionBatches,
+        guards: Guards,
+        validated: Validated | None = None,
     ) -> Done:
         """Append a partition's batch. Raises RecordsTooLarge as `_single` does."""
         topic, partition, records = batches
         leader = self._replicas.find(topic, partition)
         if leader is None:
             return Done(refusal(partition, self._replicas.why_not(topic, partition)))
+        guard = guards.get((topic, partition)) if guards else None
         try:
             if validated is not None:
                 if acks == ALL:
                     leader.check_in_sync()  # it may have changed while a thread looked at the batch
                 records, header = validated
-                appended = leader.append(records, self._clock.now_ms(), header)
+                appended = leader.append(records, self._clock.now_ms(), header, guard=guard)
             else:
                 whole = _checked(version, acks, records, leader)
                 now_ms = self._clock.now_ms()
-                appended = leader.append(whole, now_ms, max_decompressed=SMALL_RECORDS)
+                appended = leader.append(whole, now_ms, max_decompressed=SMALL_RECORDS, guard=guard)
         except RecordsTooLarge:
             raise
         except (BrokerError, DiskFault) as e:
@@ -326,32 +416,34 @@ class Produce:
         request: ProduceRequest,
         connection: Connection,
         done: list[Done],
+        guards: Guards,
     ) -> Pending:
         """Serve the partitions that are not `done` yet, one after the other."""
-        # The receive buffer may be used for what comes next: keep what lies in it.
-        kept = request._replace(
-            partitions=[
-                batches._replace(records=batches.records and memoryview(bytearray(batches.records)))
-                for batches in request.partitions
-            ]
-        )
+        kept = _kept(request)
 
         async def produce() -> Answer | Refusal:
             done.extend(
                 [
-                    await self._slow_partition(version, kept.acks, batches)
+                    await self._slow_partition(version, kept.acks, batches, guards)
                     for batches in kept.partitions[len(done) :]
                 ]
             )
-            try:
-                reply = self._finish(version, correlation_id, kept, done)
-            except SilentFailure as e:
-                return Refusal(str(e))
-            return await given(reply) if isinstance(reply, Pending) else reply or b""
+            return await self._finish_later(version, correlation_id, kept, done)
 
         return self._work.answer(Pending(), f"api=PRODUCE peer={connection.peer}", produce())
 
-    async def _slow_partition(self, version: int, acks: int, batches: PartitionBatches) -> Done:
+    async def _finish_later(
+        self, version: int, correlation_id: int, request: ProduceRequest, done: list[Done]
+    ) -> Answer | Refusal:
+        try:
+            reply = self._finish(version, correlation_id, request, done)
+        except SilentFailure as e:
+            return Refusal(str(e))
+        return await given(reply) if isinstance(reply, Pending) else reply or b""
+
+    async def _slow_partition(
+        self, version: int, acks: int, batches: PartitionBatches, guards: Guards
+    ) -> Done:
         topic, partition, records = batches
         leader = self._replicas.find(topic, partition)
         if leader is None:
@@ -367,7 +459,7 @@ class Produce:
                 )
         except BrokerError as e:
             return Done(self._refused(partition, e))
-        done = self._partition(version, acks, batches, validated)
+        done = self._partition(version, acks, batches, guards, validated)
         if not done.produced.code and leader.log.is_flush_due(now_ms):
             flush = leader.log.start_flush()
             try:
@@ -397,6 +489,16 @@ def _checked(
             ErrorCode.unsupported_compression_type, "zstd needs Produce version 7 or newer."
         )
     return records
+
+
+def _kept(request: ProduceRequest) -> ProduceRequest:
+    """The request with records of its own: the receive buffer is used for what comes next."""
+    return request._replace(
+        partitions=[
+            batches._replace(records=batches.records and memoryview(bytearray(batches.records)))
+            for batches in request.partitions
+        ]
+    )
 
 
 def _by_topic(request: ProduceRequest, produced: list[PartitionProduced]) -> Topics:

@@ -9,6 +9,7 @@ import errno
 import logging
 import os
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.listeners")
 
 ACCEPTS_IN_A_TURN: Final = 16
-# TLS handshakes at a time; the kernel keeps the connections beyond.
-MOST_HANDSHAKES: Final = 4096
+# TLS handshakes at a time. The kernel keeps the connections beyond, until some end or stall.
+MOST_HANDSHAKES: Final = 256
+STALLED_AFTER_S: Final = 3.0
 # How long a broker without a free file descriptor waits before it accepts again.
 AGAIN_AFTER_SECONDS: Final = 1.0
 _SOMAXCONN: Final = Path("/proc/sys/net/core/somaxconn")
@@ -58,7 +60,8 @@ class Acceptor:
         self._handshake_s = handshake_s
         self._is_reading = False
         self._loop = asyncio.get_running_loop()
-        self._connecting: set[asyncio.Task[object]] = set()
+        # Of those that are not connected yet: socket, and when it was accepted.
+        self._connecting: dict[asyncio.Task[object], tuple[socket.socket, float]] = {}
         self._again: asyncio.TimerHandle | None = None
 
     def start(self, backlog: int) -> None:
@@ -94,11 +97,24 @@ class Acceptor:
                 self._new_connection, accepted, **self._options()
             )
             task: asyncio.Task[object] = self._loop.create_task(connecting)
-            self._connecting.add(task)
+            self._connecting[task] = (accepted, self._loop.time())
             task.add_done_callback(self._on_connected)
-        if self._tls is not None and len(self._connecting) >= MOST_HANDSHAKES:
-            self._is_reading = False
-            self._loop.remove_reader(self._socket)
+            if self._tls is not None and len(self._connecting) >= MOST_HANDSHAKES:
+                self._is_reading = False
+                self._loop.remove_reader(self._socket)
+                self._end_stalled()
+                return
+
+    def _end_stalled(self) -> None:
+        """Make room: end the handshakes that have not ended by themselves for some time."""
+        if self._is_reading or self._socket.fileno() < 0:
+            return
+        stalled = self._loop.time() - STALLED_AFTER_S
+        for accepted, since in self._connecting.values():
+            if since <= stalled:
+                with suppress(OSError):  # its task ends with the connection
+                    accepted.shutdown(socket.SHUT_RDWR)
+        self._loop.call_later(STALLED_AFTER_S / 4, self._end_stalled)
 
     def _options(self) -> dict[str, Any]:
         if self._tls is None:
@@ -107,8 +123,9 @@ class Acceptor:
         return {"ssl": context, "ssl_handshake_timeout": self._handshake_s}
 
     def _on_connected(self, task: "asyncio.Task[object]") -> None:
-        self._connecting.discard(task)
-        if not self._is_reading and self._again is None and self._socket.fileno() >= 0:
+        del self._connecting[task]
+        is_free = len(self._connecting) < MOST_HANDSHAKES
+        if is_free and not self._is_reading and self._again is None and self._socket.fileno() >= 0:
             self._read()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.info("connection not accepted: %s", _reason(error))

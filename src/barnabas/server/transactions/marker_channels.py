@@ -2,15 +2,8 @@
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
-
-from kio.schema.write_txn_markers.v2.request import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
 
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.failures import FailureChannel
@@ -186,26 +179,37 @@ class MarkerChannels:
             await asyncio.wait(tasks)
 
 
-def _request(batch: list[_Queued]) -> WriteTxnMarkersRequest:
-    return WriteTxnMarkersRequest(markers=tuple(map(_entry, batch)))
-
-
-def _entry(queued: _Queued) -> WritableTxnMarker:
-    topics = defaultdict(list)
-    for topic, partition in sorted(queued.partitions):
-        topics[topic].append(partition)
-    marker = queued.marker
-    return WritableTxnMarker(
-        producer_id=marker.producer_id,
-        producer_epoch=marker.producer_epoch,
-        transaction_result=marker.is_commit,
-        topics=tuple(
-            WritableTxnMarkerTopic(name=name, partition_indexes=tuple(indexes))
-            for name, indexes in topics.items()
-        ),
-        coordinator_epoch=marker.coordinator_epoch,
-        transaction_version=marker.transaction_version,
+def _request(batch: list[_Queued]) -> Message:
+    # Here: most brokers start long before their first transaction ends.
+    from kio.schema.write_txn_markers.v2.request import (
+        WritableTxnMarker,
+        WritableTxnMarkerTopic,
+        WriteTxnMarkersRequest,
     )
+
+    return WriteTxnMarkersRequest(
+        markers=tuple(
+            WritableTxnMarker(
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                transaction_result=marker.is_commit,
+                topics=tuple(
+                    WritableTxnMarkerTopic(name=name, partition_indexes=tuple(indexes))
+                    for name, indexes in _by_topic(partitions).items()
+                ),
+                coordinator_epoch=marker.coordinator_epoch,
+                transaction_version=marker.transaction_version,
+            )
+            for marker, partitions, _ in batch
+        )
+    )
+
+
+def _by_topic(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        topics.setdefault(topic, []).append(partition)
+    return topics
 
 
 def _results(response: Message) -> dict[tuple[int, TopicPartition], ErrorCode]:

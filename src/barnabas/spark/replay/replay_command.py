@@ -30,15 +30,19 @@ from barnabas.spark.terminal import PipelineProgress, Rate, show_progress
 
 if TYPE_CHECKING:
     from barnabas.spark.replay.replay_plan import ReplayPlan, ReplaySelection
-    from barnabas.spark.replay.replay_run import Replayer
+    from barnabas.spark.replay.replay_run import ReadFiles, Replayer
 
 
 def replay(
     topic: Topic,
     source: Annotated[
-        str,
+        str | None,
         typer.Option("--from", metavar="DIR", help="Archive directory: a path, s3://, hdfs://..."),
-    ],
+    ] = None,
+    from_table: Annotated[
+        str | None,
+        typer.Option("--from-table", metavar="PATH", help="Table to replay instead of an archive."),
+    ] = None,
     to: Annotated[
         str | None, typer.Option("--to", metavar="TOPIC", help="Target topic [same name].")
     ] = None,
@@ -80,13 +84,25 @@ def replay(
       barnabas pipeline replay orders --from ./archive --to orders-again
       barnabas pipeline replay orders --from ./archive --to test --since 2026-01-31T12:00:00Z
       barnabas pipeline replay orders --from ./archive --to test -p 0 --offsets 1000..2000
+      barnabas pipeline replay orders --from-table ./orders --to orders-again
     """
     from barnabas.cli.client import ClusterClients
     from barnabas.spark.archive.archive_files import ArchiveDirectory
+    from barnabas.spark.archive.archive_run import read_files
     from barnabas.spark.replay.replay_run import Replayer, ReplaySpec, ensure_target
+    from barnabas.spark.replay.replay_table import ReplayedTable
 
     selection = _selection(topic, partitions, offsets, since, until)
-    folder, cluster = ArchiveDirectory(source), ClusterClients(bootstrap, properties)
+    if (source is None) == (from_table is None):
+        raise Misused("give one of --from DIR and --from-table PATH")
+    cluster = ClusterClients(bootstrap, properties)
+    folder: ArchiveDirectory
+    read: ReadFiles = read_files
+    if from_table is not None:
+        table = folder = ReplayedTable(from_table)
+        read = lambda spark, _, files: table.rows(spark, files)  # noqa: E731
+    else:
+        folder = ArchiveDirectory(source or "")
     manifest = folder.load(must_exist=True)
     if topic not in manifest.topics:
         known = ", ".join(sorted(manifest.topics)) or "nothing"
@@ -96,7 +112,7 @@ def replay(
     wanted = ReplaySpec(selection, to or topic, options, step)
     target_id = ensure_target(cluster, manifest, wanted)
     with spark_session("barnabas replay", place) as spark:
-        replayer = Replayer(spark, cluster, folder, wanted)
+        replayer = Replayer(spark, cluster, folder, wanted, read)
         plan = unless_late(lambda: replayer.begin(target_id, again=again))
         rate, records = Rate(), 0
         if not plan.is_done:

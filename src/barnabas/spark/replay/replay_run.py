@@ -1,6 +1,6 @@
 """The replayer: archived records to a topic, with key, value, headers, timestamp and partition."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.base.ids import TopicPartition
@@ -8,7 +8,7 @@ from barnabas.cli.client import ClusterClients, admin, await_all, create_topics
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive.archive_checksum import checksum_column
 from barnabas.spark.archive.archive_files import ArchiveDirectory
-from barnabas.spark.archive.archive_manifest import Manifest
+from barnabas.spark.archive.archive_manifest import ArchivedFile, Manifest
 from barnabas.spark.archive.archive_run import read_files, read_ranges
 from barnabas.spark.archive.archive_source import Bounds, PartitionRange, snapshot_topics
 from barnabas.spark.replay.replay_plan import (
@@ -23,6 +23,7 @@ from barnabas.spark.spark_errors import spark_failures
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+ReadFiles = Callable[["SparkSession", ArchiveDirectory, Iterable[ArchivedFile]], "DataFrame"]
 _WRITTEN: Final = ("key", "value", "headers", "partition", "timestamp")
 
 
@@ -89,7 +90,9 @@ class Replayer:
         cluster: ClusterClients,
         folder: ArchiveDirectory,
         wanted: ReplaySpec,
+        read: ReadFiles = read_files,
     ) -> None:
+        self._read = read
         self._spark = spark
         self._cluster = cluster
         self._folder = folder
@@ -167,7 +170,7 @@ class Replayer:
     def _rows(self) -> "DataFrame":
         selection = self._wanted.selection
         files = selection.files(self._manifest)
-        return read_files(self._spark, self._folder, files).where(selection.condition())
+        return self._read(self._spark, self._folder, files).where(selection.condition())
 
     def _plan(self, bounds: Mapping[int, Bounds], before: ReplayPlan | None) -> ReplayPlan:
         from pyspark.sql import functions as f

@@ -19,4 +19,8 @@ POINTS: Final = (
 def reached(point: str) -> None:
     """End this process with SIGKILL if the environment names the point."""
     if os.environ.get(ENVIRONMENT) == point:
-        os.kill(os.getpid(), signal.SIGKILL)
+        stop()
+
+
+def stop() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)

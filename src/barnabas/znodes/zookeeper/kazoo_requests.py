@@ -6,7 +6,6 @@ from typing import Any, Final
 from kazoo import exceptions as kazoo_errors
 from kazoo.protocol import serialization as requests
 from kazoo.protocol.states import EventType, ZnodeStat
-from kazoo.security import OPEN_ACL_UNSAFE
 
 from barnabas.znodes.tree import (
     BadVersion,
@@ -26,6 +25,7 @@ from barnabas.znodes.tree import (
     Stat,
     ZnodeError,
 )
+from barnabas.znodes.zookeeper.zookeeper_security import ZooKeeperSecurity
 
 
 class UnsupportedByServer(ZnodeError):
@@ -121,13 +121,13 @@ def nodes_of(paths: Sequence[str], answers: Sequence[Any]) -> list[tuple[bytes, 
     return found
 
 
-def request_of(operation: Operation, chroot: Chroot) -> Any:
+def request_of(operation: Operation, chroot: Chroot, security: ZooKeeperSecurity) -> Any:
     """One operation of a transaction, as kazoo's request."""
     path = chroot.full(operation.path)
     match operation:
         case CreateNode(_, data, ephemeral, sequential):
             flags = _EPHEMERAL * ephemeral | _SEQUENTIAL * sequential
-            return requests.Create(path, data or None, OPEN_ACL_UNSAFE, flags)
+            return requests.Create(path, data or None, security.acl_of(operation.path), flags)
         case SetData(_, data, version):
             return requests.SetData(path, data or None, version)
         case DeleteNode(_, version):

@@ -15,10 +15,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import Callback
+
+if TYPE_CHECKING:
+    import ssl
+
 
 # The timeout of a connection attempt; shorter than kazoo waits for its thread to end.
 CONNECT_WITHIN_S: Final = 5.0
@@ -167,6 +171,53 @@ class BufferedSocket:
             self._connection.shutdown(socket.SHUT_RDWR)
 
 
+class TlsSocket(BufferedSocket):
+    """The same over TLS, whose records may be received in parts."""
+
+    def __init__(self, connection: "ssl.SSLSocket") -> None:
+        super().__init__(connection)
+        self._tls = connection
+
+    def pending(self) -> int:
+        return len(self._received) + self._tls.pending()
+
+    def recv(self, size: int) -> bytes:
+        while not self._received:
+            try:
+                self._received = memoryview(self._tls.recv(_BUFFER_BYTES))
+                break
+            except BlockingIOError:
+                _wait_readable(self)
+            except OSError as error:
+                if not _wants_more(error):
+                    raise
+                _wait_readable(self)
+        return super().recv(size) if self._received else b""
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            if not _wants_more(error):
+                raise
+
+    def break_off(self) -> None:
+        with suppress(OSError):
+            # Of the plain socket: its reader must not go on without TLS.
+            socket.socket.shutdown(self._tls, socket.SHUT_RDWR)
+
+
+def _wants_more(error: OSError) -> bool:
+    return type(error).__name__ in ("SSLWantReadError", "SSLWantWriteError")
+
+
+def _wait_readable(connection: BufferedSocket) -> None:
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    if not poll.poll(CONNECT_WITHIN_S * 1000):
+        raise TimeoutError("the rest of a TLS record does not come")
+
+
 class _Event(threading.Event):
     """An event that is cleared only while no request is being queued.
 
@@ -189,8 +240,9 @@ class MailboxHandler(SequentialThreadingHandler):
 
     running = True
 
-    def __init__(self, mailbox: Mailbox) -> None:
+    def __init__(self, mailbox: Mailbox, tls: "ssl.SSLContext | None" = None) -> None:
         self.mailbox = mailbox
+        self._tls = tls
         # Held while a request is queued, from the check of the connection on.
         self.asking = threading.Lock()
         self._socket: BufferedSocket | None = None
@@ -226,7 +278,11 @@ class MailboxHandler(SequentialThreadingHandler):
     ) -> BufferedSocket:
         connection = socket.create_connection(address, min(timeout, CONNECT_WITHIN_S))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket = BufferedSocket(connection)
+        if self._tls is None:
+            self._socket = BufferedSocket(connection)
+        else:
+            secured = self._tls.wrap_socket(connection, server_hostname=address[0])
+            self._socket = TlsSocket(secured)
         # kazoo begins another session by itself when one has expired. The owner must see the
         # expiration first: nothing may be done for it in a session that it does not know.
         if self._over:

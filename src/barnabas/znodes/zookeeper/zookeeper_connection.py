@@ -15,6 +15,7 @@ from kazoo.retry import KazooRetry
 
 from barnabas.znodes.tree import ConnectionLoss
 from barnabas.znodes.zookeeper.kazoo_thread import Mailbox, MailboxHandler, Reply
+from barnabas.znodes.zookeeper.zookeeper_security import OPEN, ZooKeeperSecurity
 
 # kazoo warns about every attempt to reconnect. The session logs each change of state instead.
 _kazoo_log: Final = logging.getLogger("barnabas.zookeeper.kazoo")
@@ -32,10 +33,11 @@ class ZooKeeperConnection:
         session_timeout_ms: int,
         mailbox: Mailbox,
         on_state: Callable[["ZooKeeperConnection", str], None],
+        security: ZooKeeperSecurity = OPEN,
     ) -> None:
         self._mailbox = mailbox
         self._on_state = on_state
-        self._handler = MailboxHandler(mailbox)
+        self._handler = MailboxHandler(mailbox, security.tls)
         untyped_client: Any = KazooClient
         untyped_retry: Any = KazooRetry
         self.client = untyped_client(
@@ -44,6 +46,7 @@ class ZooKeeperConnection:
             handler=self._handler,
             connection_retry=untyped_retry(**_RECONNECT, sleep_func=self._handler.sleep_func),
             logger=_kazoo_log,
+            sasl_options=security.sasl_options(),
         )
         self.client.add_listener(self._on_kazoo_state)
         self.session_id = 0

@@ -36,6 +36,15 @@ _JARS: Final = (
     "metrics-core-*.jar",
     "snappy-java-*.jar",
 )
+# More for a server with TLS.
+_TLS_JARS: Final = (
+    *(f"netty-{name}-[0-9]*.jar" for name in ("buffer", "codec", "codec-base", "common")),
+    *(f"netty-{name}-[0-9]*.jar" for name in ("handler", "resolver", "transport")),
+    *(f"netty-{name}-[0-9]*.jar" for name in ("transport-classes-epoll", "tcnative-classes")),
+    "netty-transport-native-unix-common-[0-9]*.jar",
+    "commons-io-*.jar",
+    "commons-cli-*.jar",
+)
 # A small heap, and a fast start rather than peak performance.
 _JAVA_OPTIONS: Final = (
     "-Xms32m",
@@ -69,10 +78,21 @@ appender.console.layout.pattern=%d %p %m (%c{1})%n
 class ZooKeeperServer:
     """One ZooKeeper server; it keeps its port and data over restarts.
 
-    `launcher` is a command that wraps the Java command.
+    `launcher` is a command that wraps the Java command; `settings` are more lines of its
+    configuration, `java_options` more of Java's.
     """
 
-    def __init__(self, folder: Path, port: int = 0, *, launcher: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        port: int = 0,
+        *,
+        launcher: Sequence[str] = (),
+        settings: Sequence[str] = (),
+        java_options: Sequence[str] = (),
+    ) -> None:
+        self._settings = settings
+        self._java_options = java_options
         self.folder = folder.absolute()
         self.log_path = self.folder / "zookeeper.log"
         self._port = port
@@ -99,14 +119,15 @@ class ZooKeeperServer:
                 server does not start
         """
         assert self._process is None, "the server runs already"
-        java, jars = _java(), _jars()
+        java, jars = _java(), _jars((*_JARS, *_TLS_JARS) if self._settings else _JARS)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._port = self._port or free_port(HOST)
         config, logging = self.folder / "zookeeper.cfg", self.folder / "log4j2.properties"
-        config.write_text(_CONFIG.format(folder=self.folder, host=HOST, port=self._port))
+        text = _CONFIG.format(folder=self.folder, host=HOST, port=self._port)
+        config.write_text("\n".join([text.rstrip(), *self._settings, ""]))
         logging.write_text(_LOGGING)
         logging_option = f"-Dlog4j2.configurationFile={logging}"
-        command = [*self._launcher, java, *_JAVA_OPTIONS, logging_option]
+        command = [*self._launcher, java, *_JAVA_OPTIONS, *self._java_options, logging_option]
         with self.log_path.open("ab") as output:
             # In its own process group, so that Ctrl-C reaches its clients first.
             self._process = subprocess.Popen(
@@ -186,11 +207,11 @@ def _java() -> str:
     return java
 
 
-def _jars() -> list[str]:
+def _jars(patterns: Sequence[str]) -> list[str]:
     # Find PySpark without importing it, which would take longer than starting the server.
     spec = importlib.util.find_spec("pyspark")
     folder = Path(spec.origin).parent / "jars" if spec and spec.origin else None
-    found = [sorted(folder.glob(pattern)) for pattern in _JARS] if folder else []
+    found = [sorted(folder.glob(pattern)) for pattern in patterns] if folder else []
     if not found or not all(found):
         raise ConfigError(
             "a ZooKeeper server needs the jars of PySpark:"

@@ -55,6 +55,7 @@ from barnabas.znodes.zookeeper.kazoo_requests import (
 from barnabas.znodes.zookeeper.kazoo_thread import Mailbox, Reply
 from barnabas.znodes.zookeeper.last_seen import LastSeen
 from barnabas.znodes.zookeeper.zookeeper_connection import ZooKeeperConnection
+from barnabas.znodes.zookeeper.zookeeper_security import OPEN, ZooKeeperSecurity
 
 log = logging.getLogger("barnabas.zookeeper")
 
@@ -62,7 +63,11 @@ Keeper: TypeAlias = Callable[[int, bytes], None]
 
 
 async def connect(
-    address: str, *, session_timeout_ms: int, connection_timeout_ms: int
+    address: str,
+    *,
+    session_timeout_ms: int,
+    connection_timeout_ms: int,
+    security: ZooKeeperSecurity = OPEN,
 ) -> "ZooKeeperSession":
     """Begin a session with the servers at `host:port,host:port/chroot`; create the chroot.
 
@@ -71,11 +76,13 @@ async def connect(
     """
     hosts, _, below = address.partition("/")
     chroot = f"/{below.strip('/')}"
-    session = ZooKeeperSession(hosts, session_timeout_ms)
+    session = ZooKeeperSession(hosts, session_timeout_ms, security)
     try:
         check_path(chroot)
         async with asyncio.timeout(connection_timeout_ms / 1000):
             await session.renew()
+            if security.username:
+                await session.exists(ROOT)  # fails if the server refuses the login
             if chroot != ROOT:
                 await session.enter(chroot)
     except ValueError as error:
@@ -93,8 +100,11 @@ async def connect(
 class ZooKeeperSession:
     """A session with ZooKeeper. It is expired until `connect` renews it for the first time."""
 
-    def __init__(self, hosts: str, session_timeout_ms: int) -> None:
+    def __init__(
+        self, hosts: str, session_timeout_ms: int, security: ZooKeeperSecurity = OPEN
+    ) -> None:
         self.hosts = hosts
+        self._security = security
         self._session_timeout_ms = session_timeout_ms
         self._chroot = Chroot()
         self._mailbox = Mailbox()
@@ -248,7 +258,9 @@ class ZooKeeperSession:
         if not operations:
             return []
         transaction = connection.client.transaction()
-        transaction.operations += [request_of(each, self._chroot) for each in operations]
+        transaction.operations += [
+            request_of(each, self._chroot, self._security) for each in operations
+        ]
         answers = await self._answer(path, connection, transaction.commit_async)
         return results_of(operations, answers, self._chroot)
 
@@ -263,7 +275,11 @@ class ZooKeeperSession:
             return
         if self._connection is None:
             self._connection = ZooKeeperConnection(
-                self.hosts, self._session_timeout_ms, self._mailbox, self._on_state
+                self.hosts,
+                self._session_timeout_ms,
+                self._mailbox,
+                self._on_state,
+                self._security,
             )
             self._connection.client.start_async()
         connection = self._connection

@@ -1,0 +1,35 @@
+"""The console of a local cluster: a process beside the brokers, which ends with them."""
+
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+
+
+class ClusterConsole:
+    """`barnabas console` for the brokers of a cluster, with changes allowed."""
+
+    def __init__(self, listen: str, directory: Path) -> None:
+        self._listen = listen
+        self._directory = directory
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self, bootstrap: str) -> None:
+        """Start it; it prints its own `ready ... http://HOST:PORT/` on stdout."""
+        options = ("-b", bootstrap, "--listen", self._listen, "--write")
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "barnabas.cli.main",
+            "console",
+            *options,
+            "--data",
+            str(self._directory),
+            stdin=asyncio.subprocess.DEVNULL,
+        )
+
+    async def stop(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.terminate()
+            await self._process.wait()

@@ -1,0 +1,1 @@
+"""The web console: pages that show a Kafka cluster, and actions on it."""

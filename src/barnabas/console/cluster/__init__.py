@@ -1,0 +1,1 @@
+"""The cluster as the console asks for it: topics, groups, brokers, changes."""

@@ -1,0 +1,207 @@
+"""The console's client of one cluster: Kafka's requests, and failures that a page can show.
+
+Every page asks through it, on the event loop. Nothing is asked unless a page, a live view or an
+action needs it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from barnabas.base.errors import BarnabasError, ErrorCode, PeerGone
+from barnabas.base.ids import TopicPartition
+from barnabas.cli.admin.admin_requests import by_topic
+from barnabas.cli.exit_codes import CommandFailed
+from barnabas.cli.raw_client import RawClient
+from barnabas.client.metadata import fields
+from barnabas.client.retries import Address, error_words
+from barnabas.client.security import PLAINTEXT, AuthenticationFailed, SecurityContext
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.schema import Message
+
+CLIENT_ID: Final = "barnabas-console"
+EARLIEST: Final = -2
+LATEST: Final = -1
+_READ_UNCOMMITTED: Final = 0
+_RETRIED: Final = (
+    ErrorCode.not_leader_or_follower,
+    ErrorCode.leader_not_available,
+    ErrorCode.fenced_leader_epoch,
+    ErrorCode.unknown_leader_epoch,
+)
+
+
+class ClusterFailed(BarnabasError):
+    """The cluster does not answer, or refuses; the text says what happened."""
+
+
+class Unreachable(ClusterFailed):
+    """No broker answers, or the one that must does not."""
+
+
+class Broker(NamedTuple):
+    """A broker that is in the cluster now."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class ClusterView(NamedTuple):
+    """The brokers and the controller, as one broker reports them."""
+
+    cluster_id: str | None
+    controller: int
+    brokers: tuple[Broker, ...]
+
+    @property
+    def ids(self) -> list[int]:
+        return [broker.id for broker in self.brokers]
+
+
+class ConsoleClient(RawClient):
+    """Requests to one cluster. A method that fails raises ClusterFailed."""
+
+    def __init__(self, bootstrap: str, security: SecurityContext = PLAINTEXT) -> None:
+        super().__init__(bootstrap, client_id=CLIENT_ID, security=security)
+        self.bootstrap = bootstrap
+        # The round-trip of the last request to each broker, in seconds.
+        self.latency_s: dict[int, float] = {}
+        # Barnabas describes its controller; None until it was asked.
+        self.is_barnabas: bool | None = None
+        self._apis: dict[int, frozenset[int]] = {}
+
+    async def view(self) -> ClusterView:
+        """The brokers and the controller now."""
+        answer = await self.checked(self.metadata(()))
+        brokers = sorted(
+            (Broker(each.node_id, each.host, each.port, each.rack) for each in answer.brokers),
+        )
+        self._metadata.brokers = {each.id: (each.host, each.port) for each in brokers}
+        self._metadata.controller = answer.controller_id
+        return ClusterView(answer.cluster_id, answer.controller_id, tuple(brokers))
+
+    async def describe(self, topics: Sequence[str]) -> Message:
+        """The metadata of topics that exist."""
+        return await self.checked(self.describe_topics(topics))
+
+    async def checked(self, asked: Any) -> Any:
+        """The result of a request; its failure is a ClusterFailed."""
+        try:
+            return await asked
+        except (CommandFailed, AuthenticationFailed) as failure:
+            text = _plain(str(failure))
+            kind = Unreachable if text.startswith(_ABSENT) else ClusterFailed
+            raise kind(text) from None
+        except PeerGone as failure:
+            raise Unreachable(_plain(str(failure))) from None
+
+    async def ask_broker(self, broker: int, key: ApiKey, request: Message) -> Message:
+        """The response of one broker whose address is known. Raises ClusterFailed."""
+        loop = asyncio.get_running_loop()
+        if broker not in self._metadata.brokers:
+            await self.view()
+        began = loop.time()
+        answer = await self.checked(self._run(self._metadata.ask(broker, key, request)))
+        self.latency_s[broker] = loop.time() - began
+        return answer
+
+    async def ask_all(
+        self, requests: Mapping[int, Message], key: ApiKey
+    ) -> tuple[dict[int, Message], dict[int, str]]:
+        """The responses of several brokers, and why others did not answer."""
+        asked = [self.ask_broker(broker, key, request) for broker, request in requests.items()]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        found: dict[int, Message] = {}
+        failed: dict[int, str] = {}
+        for broker, answer in zip(requests, answers, strict=True):
+            if isinstance(answer, ClusterFailed):
+                failed[broker] = str(answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found[broker] = answer
+        return found, failed
+
+    async def ask_group(self, group: str, key: ApiKey, request: Message) -> Message:
+        """The response of the group's coordinator. Raises ClusterFailed."""
+        return await self.checked(self.ask_coordinator(group, key, request))
+
+    async def offers(self, api: int) -> bool:
+        """True if the cluster has this API, by the first broker that answers."""
+        view = await self.view()
+        for broker in view.ids:
+            if broker not in self._apis:
+                answer = await self.ask_broker(broker, ApiKey.API_VERSIONS, _WHO)
+                self._apis[broker] = frozenset(each.api_key for each in answer.api_keys)
+            return api in self._apis[broker]
+        return False
+
+    def address_of(self, broker: int) -> Address:
+        return self._metadata.address(broker)
+
+    async def exchange(
+        self, address: Address, frame: Callable[[int], bytes], timeout_s: float
+    ) -> memoryview:
+        """The response to a frame that is written by hand. Raises ClusterFailed."""
+        connection = await self.checked(self._client.connection(address))
+        view: memoryview = await self.checked(connection.exchange(frame, timeout_s))
+        return view
+
+    # -- offsets -------------------------------------------------------------
+
+    async def offsets(
+        self, partitions: Iterable[TopicPartition], leaders: Mapping[TopicPartition, int], at: int
+    ) -> dict[TopicPartition, int]:
+        """The offset at a timestamp, or EARLIEST or LATEST, where a leader returns one."""
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            if leaders.get(partition, -1) >= 0:
+                by_leader.setdefault(leaders[partition], []).append(partition)
+        requests = {broker: _offsets_request(each, at) for broker, each in by_leader.items()}
+        answers, _ = await self.ask_all(requests, ApiKey.LIST_OFFSETS)
+        return {
+            TopicPartition(topic.name, each.partition_index): each.offset
+            for answer in answers.values()
+            for topic in answer.topics
+            for each in topic.partitions
+            if each.error_code is ErrorCode.none and each.offset >= 0
+        }
+
+
+def check(answer: Any, subject: str, message: str | None = None) -> None:
+    """Raises ClusterFailed if the answer, or this part of it, has an error."""
+    if answer.error_code is not ErrorCode.none:
+        said = message or getattr(answer, "error_message", None)
+        raise ClusterFailed(f"{subject}: {error_words(answer.error_code, said)}")
+
+
+def _offsets_request(partitions: Sequence[TopicPartition], at: int) -> Message:
+    return fields(
+        replica_id=-1,
+        isolation_level=_READ_UNCOMMITTED,
+        topics=tuple(
+            fields(
+                name=topic,
+                partitions=tuple(
+                    fields(partition_index=number, current_leader_epoch=-1, timestamp=at)
+                    for number in numbers
+                ),
+            )
+            for topic, numbers in by_topic(partitions).items()
+        ),
+    )
+
+
+_ABSENT: Final = ("no Kafka broker answers", "the controller does not answer: ")
+_WHO: Final = fields(client_software_name=CLIENT_ID, client_software_version="1")
+
+
+def _plain(text: str) -> str:
+    """The failure without hints for the command line."""
+    return text.partition("; start one with")[0]

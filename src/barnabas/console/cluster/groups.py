@@ -1,0 +1,244 @@
+"""Consumer groups as pages show them: classic and KIP-848, members, offsets, lag."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from barnabas.base.errors import ErrorCode
+from barnabas.base.ids import TopicPartition
+from barnabas.client.metadata import fields
+from barnabas.console.cluster.console_client import LATEST, ClusterFailed, ConsoleClient, check
+from barnabas.console.cluster.topic_index import TopicIndex, read_partitions
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.schema import UNREADABLE
+
+CONSUMER: Final = "consumer"
+_NO_OFFSET: Final = -1
+
+
+class ListedGroup(NamedTuple):
+    """A group as its coordinator lists it."""
+
+    name: str
+    state: str
+    type: str
+    protocol_type: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """One member, and the partitions it owns; `target` is what it will own (KIP-848)."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    epoch: int | None
+    owns: Mapping[str, Sequence[int]]
+    target: Mapping[str, Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """The committed offset of a group in one partition, and how far it is behind."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int | None
+    owner: GroupMember | None
+
+    @property
+    def lag(self) -> int | None:
+        if self.committed is None or self.end is None:
+            return None
+        return max(0, self.end - self.committed)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDetails:
+    """One group: state, members, offsets."""
+
+    name: str
+    state: str
+    type: str
+    assignor: str
+    coordinator: int
+    epoch: int | None
+    members: Sequence[GroupMember]
+    partitions: Sequence[PartitionLag] = field(default=())
+
+    @property
+    def lag(self) -> int | None:
+        known = [each.lag for each in self.partitions if each.lag is not None]
+        return sum(known) if known else None
+
+
+async def list_groups(client: ConsoleClient) -> list[ListedGroup]:
+    """All groups of brokers that answer. Raises ClusterFailed if none does."""
+    request = fields(states_filter=(), types_filter=())
+    view = await client.view()
+    answers, failed = await client.ask_all(dict.fromkeys(view.ids, request), ApiKey.LIST_GROUPS)
+    if not answers:
+        raise ClusterFailed(next(iter(failed.values()), "no broker lists groups"))
+    return sorted(
+        ListedGroup(
+            each.group_id,
+            each.group_state or "Unknown",
+            (getattr(each, "group_type", "") or "classic").lower(),
+            each.protocol_type,
+            broker,
+        )
+        for broker, answer in answers.items()
+        for each in answer.groups
+    )
+
+
+async def committed_offsets(
+    client: ConsoleClient, groups: Sequence[ListedGroup]
+) -> dict[str, dict[TopicPartition, int]]:
+    """The committed offsets of each group; one request to each coordinator."""
+    by_broker: dict[int, list[str]] = {}
+    for group in groups:
+        by_broker.setdefault(group.coordinator, []).append(group.name)
+    requests = {
+        broker: fields(
+            groups=tuple(fields(group_id=name, topics=None) for name in names), require_stable=False
+        )
+        for broker, names in by_broker.items()
+    }
+    answers, _ = await client.ask_all(requests, ApiKey.OFFSET_FETCH)
+    return {
+        group.group_id: {
+            TopicPartition(topic.name, each.partition_index): each.committed_offset
+            for topic in group.topics
+            for each in topic.partitions
+            if each.committed_offset > _NO_OFFSET
+        }
+        for answer in answers.values()
+        for group in answer.groups
+        if group.error_code is ErrorCode.none
+    }
+
+
+async def end_offsets(
+    client: ConsoleClient, index: TopicIndex, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The log end offsets of partitions that exist."""
+    wanted = list(partitions)
+    topics = {each.topic for each in wanted if each.topic in index.topics}
+    leaders = {
+        TopicPartition(name, each.partition): each.leader
+        for name in sorted(topics)
+        for each in read_partitions(index.topics[name])
+    }
+    return await client.offsets([at for at in wanted if at in leaders], leaders, LATEST)
+
+
+async def describe_group(client: ConsoleClient, index: TopicIndex, name: str) -> GroupDetails:
+    """A group with members and offsets. Raises ClusterFailed if there is none."""
+    found = await _describe_consumer(client, name) or await _describe_classic(client, name)
+    listed = [ListedGroup(name, found.state, found.type, CONSUMER, found.coordinator)]
+    committed = (await committed_offsets(client, listed)).get(name, {})
+    owners = {
+        TopicPartition(topic, number): member
+        for member in found.members
+        for topic, numbers in member.owns.items()
+        for number in numbers
+    }
+    partitions = sorted({**committed, **dict.fromkeys(owners)})
+    ends = await end_offsets(client, index, partitions)
+    rows = tuple(
+        PartitionLag(at.topic, at.partition, committed.get(at), ends.get(at), owners.get(at))
+        for at in partitions
+    )
+    return GroupDetails(
+        found.name,
+        found.state,
+        found.type,
+        found.assignor,
+        found.coordinator,
+        found.epoch,
+        found.members,
+        rows,
+    )
+
+
+async def _coordinator(client: ConsoleClient, name: str) -> int:
+    request = fields(key_type=0, coordinator_keys=(name,))
+    view = await client.view()
+    answer = await client.ask_broker(view.ids[0], ApiKey.FIND_COORDINATOR, request)
+    (found,) = answer.coordinators
+    check(found, f"the coordinator of group {name}")
+    return int(found.node_id)
+
+
+async def _describe_consumer(client: ConsoleClient, name: str) -> GroupDetails | None:
+    """A group of the consumer protocol; None if it is classic, or the cluster has no KIP-848."""
+    if not await client.offers(ApiKey.CONSUMER_GROUP_DESCRIBE):
+        return None
+    request = fields(group_ids=(name,), include_authorized_operations=False)
+    answer = await client.ask_group(name, ApiKey.CONSUMER_GROUP_DESCRIBE, request)
+    (group,) = answer.groups
+    if group.error_code is not ErrorCode.none:
+        return None
+    members = [
+        GroupMember(
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.client_host.removeprefix("/"),
+            each.member_epoch,
+            _assigned(each.assignment),
+            _assigned(each.target_assignment),
+        )
+        for each in group.members
+    ]
+    coordinator = await _coordinator(client, name)
+    return GroupDetails(
+        name, group.group_state, CONSUMER, group.assignor_name, coordinator, group.group_epoch,
+        members,
+    )  # fmt: skip
+
+
+def _assigned(assignment: Any) -> dict[str, list[int]]:
+    return {each.topic_name: list(each.partitions) for each in assignment.topic_partitions}
+
+
+async def _describe_classic(client: ConsoleClient, name: str) -> GroupDetails:
+    request = fields(groups=(name,), include_authorized_operations=False)
+    answer = await client.ask_group(name, ApiKey.DESCRIBE_GROUPS, request)
+    (group,) = answer.groups
+    check(group, f"group {name}")
+    if group.group_state == "Dead":
+        raise ClusterFailed(f"there is no group {name}")
+    members = [
+        GroupMember(
+            each.member_id,
+            each.group_instance_id,
+            each.client_id,
+            each.client_host.removeprefix("/"),
+            None,
+            read_assignment(each.member_assignment),
+        )
+        for each in group.members
+    ]
+    coordinator = await _coordinator(client, name)
+    return GroupDetails(
+        name, group.group_state, "classic", group.protocol_data, coordinator, None, members
+    )
+
+
+def read_assignment(data: bytes | None) -> dict[str, list[int]]:
+    """The partitions in a member's assignment of the classic protocol; empty if unreadable."""
+    from kio.schema.consumer_protocol_assignment.v0.data import ConsumerProtocolAssignment
+    from kio.serial import entity_reader
+
+    if not data:
+        return {}
+    try:
+        found, _ = entity_reader(ConsumerProtocolAssignment)(memoryview(bytes(data)), 2)
+    except UNREADABLE:
+        return {}
+    return {each.topic: list(each.partitions) for each in found.assigned_partitions}

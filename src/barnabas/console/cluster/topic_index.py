@@ -1,0 +1,226 @@
+"""All topics of a cluster in one compact index: read by hand, refreshed when somebody looks.
+
+A cluster may have 50,000 partitions. The index keeps Kafka's Metadata response as it came and one
+small tuple a topic; partitions are decoded when they are shown or have changed.
+"""
+
+import asyncio
+import struct
+import uuid
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from barnabas.base.offload import Offload
+from barnabas.client.metadata import fields
+from barnabas.client.requests import write_request
+from barnabas.console.cluster.console_client import (
+    CLIENT_ID,
+    ClusterFailed,
+    ClusterView,
+    ConsoleClient,
+)
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.varint import Truncated, read_uvarint, skip_tags
+
+_VERSION: Final = 12
+_TIMEOUT_S: Final = 20.0
+_QUICK_S: Final = 0.15  # a refresh that takes no longer is waited for
+_FRESH_S: Final = 0.5
+_STALE_S: Final = 3.0
+_PARTITION = struct.Struct(">hiii")
+_TOPIC_END: Final = 4  # authorized operations, which are not asked for
+_THROTTLE: Final = 4
+
+
+class PartitionRow(NamedTuple):
+    """One partition as a broker reports it."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return len(self.isr) < len(self.replicas)
+
+
+class TopicRow(NamedTuple):
+    """One topic: counts for lists, and its partitions as they were sent."""
+
+    name: str
+    topic_id: uuid.UUID
+    is_internal: bool
+    partitions: int
+    replication_factor: int
+    under_replicated: int
+    offline: int
+    sent: memoryview
+
+
+class TopicIndex(NamedTuple):
+    """The topics by name, in order, and the moment of the answer on the loop's clock."""
+
+    topics: dict[str, TopicRow]
+    at_s: float
+
+    @property
+    def partitions(self) -> int:
+        return sum(topic.partitions for topic in self.topics.values())
+
+    @property
+    def under_replicated(self) -> int:
+        return sum(topic.under_replicated for topic in self.topics.values())
+
+    @property
+    def offline(self) -> int:
+        return sum(topic.offline for topic in self.topics.values())
+
+
+def read_index(response: memoryview, at_s: float) -> TopicIndex:
+    """The index in a Metadata response of version 12, all that follows the correlation id.
+
+    Raises  ClusterFailed, if it is cut short
+    """
+    try:
+        position = skip_tags(response, 0) + _THROTTLE
+        position = _skip_brokers(response, position)
+        _, position = _string(response, position)  # cluster id
+        position += 4  # controller
+        count, position = read_uvarint(response, position)
+        rows = []
+        for _ in range(count - 1):
+            row, position = _read_topic(response, position)
+            if row is not None:
+                rows.append(row)
+    except (struct.error, Truncated, IndexError, UnicodeDecodeError) as failure:
+        raise ClusterFailed(f"a Metadata response cannot be read: {failure}") from None
+    return TopicIndex({row.name: row for row in sorted(rows)}, at_s)
+
+
+def read_partitions(row: TopicRow) -> list[PartitionRow]:
+    """The partitions of a topic, in order."""
+    return sorted(partition for partition, _ in _partitions(row.sent, 0, row.partitions))
+
+
+def _skip_brokers(response: memoryview, position: int) -> int:
+    count, position = read_uvarint(response, position)
+    for _ in range(count - 1):
+        _, position = _string(response, position + 4)  # host
+        _, position = _string(response, position + 4)  # rack
+        position = skip_tags(response, position)
+    return position
+
+
+def _string(response: memoryview, position: int) -> tuple[str, int]:
+    size, position = read_uvarint(response, position)
+    end = position + max(0, size - 1)
+    return str(response[position:end], "utf-8"), end
+
+
+def _read_topic(response: memoryview, position: int) -> tuple[TopicRow | None, int]:
+    (error,) = struct.unpack_from(">h", response, position)
+    name, position = _string(response, position + 2)
+    topic_id = uuid.UUID(bytes=bytes(response[position : position + 16]))
+    is_internal = bool(response[position + 16])
+    count, position = read_uvarint(response, position + 17)
+    start = position
+    under_replicated = offline = factor = 0
+    for partition, end in _partitions(response, position, count - 1):
+        position = end
+        factor = max(factor, len(partition.replicas))
+        under_replicated += partition.is_under_replicated
+        offline += partition.leader < 0
+    sent = response[start:position]
+    row = TopicRow(name, topic_id, is_internal, count - 1, factor, under_replicated, offline, sent)
+    return None if error else row, skip_tags(response, position + _TOPIC_END)
+
+
+def _partitions(
+    response: memoryview, position: int, count: int
+) -> Iterator[tuple[PartitionRow, int]]:
+    """Each partition, and the position after it."""
+    for _ in range(count):
+        _, number, leader, epoch = _PARTITION.unpack_from(response, position)
+        replicas, position = _integers(response, position + _PARTITION.size)
+        isr, position = _integers(response, position)
+        offline, position = _integers(response, position)
+        position = skip_tags(response, position)
+        yield PartitionRow(number, leader, epoch, replicas, isr, offline), position
+
+
+def _integers(response: memoryview, position: int) -> tuple[tuple[int, ...], int]:
+    count, position = read_uvarint(response, position)
+    count = max(0, count - 1)
+    return struct.unpack_from(f">{count}i", response, position), position + 4 * count
+
+
+class TopicIndexCache:
+    """The newest index. A cluster that answers quickly is asked by each page; a large one is
+    asked in the background, while pages show the index before it."""
+
+    def __init__(self, client: ConsoleClient, offload: Offload) -> None:
+        self._client = client
+        self._offload = offload
+        self._index: TopicIndex | None = None
+        self._took_s = 0.0
+        self._refreshing: asyncio.Task[TopicIndex] | None = None
+
+    def forget(self) -> None:
+        """After a change: the next page waits for a new index."""
+        self._index = None
+
+    async def get(self) -> TopicIndex:
+        """Raises ClusterFailed"""
+        index = self._index
+        if index is None:
+            return await self._refresh()
+        age_s = asyncio.get_running_loop().time() - index.at_s
+        if self._took_s <= _QUICK_S:
+            return index if age_s < _FRESH_S else await self._refresh()
+        if age_s > max(_STALE_S, 5 * self._took_s):
+            self._start()
+        return index
+
+    def _start(self) -> "asyncio.Task[TopicIndex]":
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.ensure_future(self._read())
+            self._refreshing.add_done_callback(_observed)
+        return self._refreshing
+
+    async def _refresh(self) -> TopicIndex:
+        return await asyncio.shield(self._start())
+
+    async def _read(self) -> TopicIndex:
+        loop = asyncio.get_running_loop()
+        view = await self._client.view()
+        began = loop.time()
+        response = await self._ask(view)
+        index = await self._offload(lambda: read_index(response, began))
+        self._took_s = loop.time() - began
+        self._index = index
+        return index
+
+    async def _ask(self, view: ClusterView) -> memoryview:
+        request = fields(topics=None, allow_auto_topic_creation=False)
+        why = ClusterFailed("no broker is in the cluster")
+        for broker in view.brokers:
+            try:
+                return await self._client.exchange(
+                    (broker.host, broker.port),
+                    lambda number: write_request(
+                        ApiKey.METADATA, _VERSION, number, CLIENT_ID, request
+                    ),
+                    _TIMEOUT_S,
+                )
+            except ClusterFailed as failure:
+                why = failure
+        raise why
+
+
+def _observed(task: "asyncio.Task[TopicIndex]") -> None:
+    """A refresh in the background that failed is no error of the page: the next one retries."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,184 @@
+"""Topics as pages show them: partitions, offsets, sizes, configs, producers."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from barnabas.base.errors import ErrorCode
+from barnabas.base.ids import TopicPartition
+from barnabas.cli.admin.admin_requests import BROKER, TOPIC, by_topic
+from barnabas.client.metadata import fields
+from barnabas.console.cluster.console_client import EARLIEST, LATEST, ConsoleClient, check
+from barnabas.console.cluster.topic_index import PartitionRow, TopicRow, read_partitions
+from barnabas.wire.apis import ApiKey
+
+_SOURCES: Final = {
+    1: "topic",
+    2: "broker",
+    3: "all brokers",
+    4: "server.properties",
+    5: "default",
+    6: "logger",
+}
+_DEFAULT: Final = 5
+
+
+class Sizes(NamedTuple):
+    """The bytes of each replica, and of each topic in all replicas."""
+
+    replicas: dict[tuple[TopicPartition, int], int]
+    offset_lag: dict[tuple[TopicPartition, int], int]
+
+    def of_topic(self, topic: str) -> int | None:
+        found = [size for (each, _), size in self.replicas.items() if each.topic == topic]
+        return sum(found) if found else None
+
+
+class TopicOffsets(NamedTuple):
+    """Log start and log end offsets of the partitions whose leaders answered."""
+
+    earliest: Mapping[TopicPartition, int]
+    latest: Mapping[TopicPartition, int]
+
+    def messages(self, topic: str, partitions: int) -> int | None:
+        """The number of offsets in the topic; None if a leader did not answer."""
+        total = 0
+        for number in range(partitions):
+            at = TopicPartition(topic, number)
+            if at not in self.earliest or at not in self.latest:
+                return None
+            total += self.latest[at] - self.earliest[at]
+        return total
+
+
+class ConfigRow(NamedTuple):
+    """One config of a topic or a broker."""
+
+    name: str
+    value: str | None
+    source: str
+    default: str | None
+    is_changed: bool
+    is_read_only: bool
+    is_sensitive: bool
+    documentation: str
+
+
+def leaders_of(rows: Iterable[TopicRow]) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(row.name, each.partition): each.leader
+        for row in rows
+        for each in read_partitions(row)
+    }
+
+
+async def read_offsets(
+    client: ConsoleClient, leaders: Mapping[TopicPartition, int]
+) -> TopicOffsets:
+    """The log start and log end offsets of these partitions."""
+    earliest = await client.offsets(leaders, leaders, EARLIEST)
+    latest = await client.offsets(leaders, leaders, LATEST)
+    return TopicOffsets(earliest, latest)
+
+
+async def read_sizes(client: ConsoleClient, rows: Sequence[TopicRow]) -> Sizes:
+    """The sizes of the replicas of these topics, as far as brokers answer."""
+    wanted: dict[int, list[TopicPartition]] = {}
+    for row in rows:
+        for each in read_partitions(row):
+            for broker in each.replicas:
+                wanted.setdefault(broker, []).append(TopicPartition(row.name, each.partition))
+    alive = (await client.view()).ids
+    requests = {
+        broker: fields(
+            topics=tuple(
+                fields(topic=topic, partitions=tuple(numbers))
+                for topic, numbers in by_topic(partitions).items()
+            )
+        )
+        for broker, partitions in wanted.items()
+        if broker in alive
+    }
+    answers, _ = await client.ask_all(requests, ApiKey.DESCRIBE_LOG_DIRS)
+    sizes: dict[tuple[TopicPartition, int], int] = {}
+    lags: dict[tuple[TopicPartition, int], int] = {}
+    for broker, answer in answers.items():
+        for result in answer.results:
+            for topic in result.topics:
+                for each in topic.partitions:
+                    if not each.is_future_key:
+                        at = TopicPartition(topic.name, each.partition_index), broker
+                        sizes[at] = each.partition_size
+                        lags[at] = each.offset_lag
+    return Sizes(sizes, lags)
+
+
+async def read_configs(client: ConsoleClient, kind: int, name: str) -> list[ConfigRow]:
+    """Every config of a topic or a broker: value, source, default and meaning."""
+    request = fields(
+        resources=(fields(resource_type=kind, resource_name=name, configuration_keys=None),),
+        include_synonyms=True,
+        include_documentation=True,
+    )
+    broker = int(name) if kind == BROKER else (await client.view()).ids[0]
+    answer = await client.ask_broker(broker, ApiKey.DESCRIBE_CONFIGS, request)
+    (result,) = answer.results
+    check(result, f"the configs of {name}")
+    return sorted(_config(each) for each in result.configs)
+
+
+def _config(each: Any) -> ConfigRow:
+    defaults = [synonym.value for synonym in each.synonyms if synonym.source == _DEFAULT]
+    default = defaults[0] if defaults else (each.value if each.config_source == _DEFAULT else None)
+    return ConfigRow(
+        each.name,
+        each.value,
+        _SOURCES.get(each.config_source, "unknown"),
+        default,
+        each.config_source != _DEFAULT,
+        each.read_only,
+        each.is_sensitive,
+        each.documentation or "",
+    )
+
+
+async def read_topic_configs(client: ConsoleClient, topic: str) -> list[ConfigRow]:
+    return await read_configs(client, TOPIC, topic)
+
+
+class ProducerRow(NamedTuple):
+    """A producer that has written to a partition, and its open transaction, if there is one."""
+
+    partition: int
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    transaction_start: int
+
+
+async def read_producers(
+    client: ConsoleClient, topic: str, partitions: Sequence[PartitionRow]
+) -> list[ProducerRow]:
+    """The producers of a topic's partitions, as far as leaders answer."""
+    requests: dict[int, Any] = {}
+    for leader in sorted({each.leader for each in partitions if each.leader >= 0}):
+        numbers = tuple(each.partition for each in partitions if each.leader == leader)
+        requests[leader] = fields(topics=(fields(name=topic, partition_indexes=numbers),))
+    answers, _ = await client.ask_all(requests, ApiKey.DESCRIBE_PRODUCERS)
+    return sorted(
+        ProducerRow(
+            partition.partition_index,
+            each.producer_id,
+            each.producer_epoch,
+            each.last_sequence,
+            each.last_timestamp,
+            each.coordinator_epoch,
+            each.current_txn_start_offset,
+        )
+        for answer in answers.values()
+        for found in answer.topics
+        for partition in found.partitions
+        if partition.error_code is ErrorCode.none
+        for each in partition.active_producers
+    )

@@ -1,0 +1,160 @@
+"""`barnabas console`: a web page that shows a Kafka cluster, until Ctrl-C or SIGTERM."""
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from barnabas.cli.exit_codes import CommandFailed, Misused
+from barnabas.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Properties,
+    parse_bootstrap,
+    parse_pairs,
+    read_text,
+)
+
+_NEEDED: Final = ("starlette", "uvicorn", "jinja2", "python_multipart")
+_MOST: Final = 65535
+
+
+def console(
+    listen: Annotated[
+        str, typer.Option("--listen", "-l", metavar="HOST:PORT", help="Address to serve on.")
+    ] = "127.0.0.1:8080",
+    write: Annotated[
+        bool, typer.Option("--write", help="Allow changes; without it the console only reads.")
+    ] = False,
+    password_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--password-file",
+            metavar="FILE",
+            help="File with the console's password; also BARNABAS_CONSOLE_PASSWORD.",
+        ),
+    ] = None,
+    user_header: Annotated[
+        str | None,
+        typer.Option(
+            "--user-header", metavar="NAME", help="Header in which a proxy names the person."
+        ),
+    ] = None,
+    sign_in: Annotated[
+        str | None,
+        typer.Option(
+            "--sign-in",
+            metavar="MECHANISM",
+            help="People sign in with their SASL user: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.",
+        ),
+    ] = None,
+    audit_log: Annotated[
+        Path | None,
+        typer.Option("--audit-log", metavar="FILE", help="Append changes to this file, too."),
+    ] = None,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option("--data", "-d", metavar="DIR", help="A broker's log directory; repeatable."),
+    ] = None,
+    pipelines: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--pipelines", metavar="DIR", help="Directory of pipeline projects; repeatable."
+        ),
+    ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option("--registry", metavar="URL", help="Schema registry, to decode messages."),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+) -> None:
+    """Serve a web console of a Kafka cluster until SIGTERM or Ctrl-C.
+
+    Prints `ready ... http://HOST:PORT/` on stdout. Works with Barnabas and with Apache Kafka.
+    On an address other than loopback it needs a password, --user-header or --sign-in.
+
+    \b
+    Examples:
+      barnabas console
+      barnabas console -b kafka:9092 --listen 127.0.0.1:9000 --write
+      barnabas console --listen 0.0.0.0:8080 --password-file secret
+      barnabas console -X security.protocol=SASL_SSL --sign-in SCRAM-SHA-512
+    """
+    check_installed()
+    from barnabas.console.console_options import ConsoleOptions
+    from barnabas.console.console_run import run_console
+
+    host, port = parse_listen(listen)
+    options = ConsoleOptions(
+        bootstrap=parse_bootstrap(bootstrap),
+        host=host,
+        port=port,
+        write=write,
+        password=_password(password_file),
+        user_header=user_header,
+        properties=_security(parse_pairs(properties, "-X"), sign_in),
+        sasl_mechanism=sign_in.upper() if sign_in else None,
+        audit_log=audit_log,
+        data=tuple(data or ()),
+        pipelines=tuple(pipelines or ()),
+        registry=registry,
+    )
+    _check_door(host, options.password, user_header, sign_in)
+    raise typer.Exit(run_console(options))
+
+
+def check_installed() -> None:
+    """Raises CommandFailed if the extra `console` is not installed"""
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise CommandFailed(
+            f"the console needs {', '.join(missing)}; in a clone of Barnabas, install with"
+            " pip install '.[console]'"
+        )
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """Raises Misused unless it is HOST:PORT"""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > _MOST:
+        raise Misused(f"--listen {text}: expected HOST:PORT such as 127.0.0.1:8080")
+    return host.strip("[]"), int(port)
+
+
+def _password(file: Path | None) -> str | None:
+    given = read_text(file).strip() if file else os.environ.get("BARNABAS_CONSOLE_PASSWORD")
+    if given == "":
+        raise Misused("the console's password is empty")
+    return given
+
+
+def _check_door(
+    host: str, password: str | None, user_header: str | None, sign_in: str | None
+) -> None:
+    from barnabas.console.web.access import is_loopback
+
+    if not is_loopback(host) and not (password or user_header or sign_in):
+        raise Misused(
+            f"--listen {host}: others than this machine reach it; set --password-file,"
+            " --user-header or --sign-in, or listen on 127.0.0.1"
+        )
+
+
+def _security(properties: dict[str, str], sign_in: str | None) -> dict[str, str]:
+    """The client's properties, checked. Raises Misused."""
+    from barnabas.base.errors import ConfigError
+    from barnabas.client.security import MECHANISMS, SecurityContext
+
+    if sign_in is not None:
+        if sign_in.upper() not in MECHANISMS:
+            raise Misused(f"--sign-in {sign_in}: expected one of {', '.join(MECHANISMS)}")
+        properties.setdefault("security.protocol", "SASL_PLAINTEXT")
+        return properties
+    try:
+        SecurityContext.of(properties)
+    except ConfigError as wrong:
+        raise Misused(f"-X: {wrong}") from None
+    return properties

@@ -1,0 +1,98 @@
+"""The state of one console: its cluster, sessions, audit log, templates; made at the start."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from barnabas.base.clock import Clock, SystemClock
+from barnabas.base.offload import Offload, ThreadOffload
+from barnabas.base.randomness import Random
+from barnabas.client.security import SecurityContext
+from barnabas.console.cluster.console_client import ConsoleClient
+from barnabas.console.cluster.pipeline_run import PipelineRun
+from barnabas.console.cluster.topic_index import TopicIndexCache
+from barnabas.console.console_options import ConsoleOptions
+from barnabas.console.messages.schema_registry import SchemaRegistry
+from barnabas.console.watch.cluster_watch import ClusterWatch
+from barnabas.console.watch.group_lags import GroupLags
+from barnabas.console.web.access import Sessions
+from barnabas.console.web.audit_log import AuditLog
+from barnabas.console.web.rendering import Templates
+
+_THREADS: Final = 4
+_LINGER_S: Final = 10.0
+
+
+class ClusterHandle:
+    """One cluster as one user of it sees it: client, caches, and the watch while people look."""
+
+    def __init__(self, bootstrap: str, security: SecurityContext, offload: Offload, clock: Clock):
+        self.client = ConsoleClient(bootstrap, security)
+        self.index = TopicIndexCache(self.client, offload)
+        self.lags = GroupLags(self.client, self.index, clock)
+        self.watch = ClusterWatch(self.client, self.index, self.lags, clock)
+        self._viewers = 0
+        self._watching: asyncio.Task[None] | None = None
+
+    @contextlib.asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """While a live view is open the cluster is watched; soon after the last one it is not."""
+        self._viewers += 1
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.ensure_future(self.watch.run())
+        try:
+            yield
+        finally:
+            self._viewers -= 1
+            if not self._viewers:
+                asyncio.get_running_loop().call_later(_LINGER_S, self._stop_if_unwatched)
+
+    def _stop_if_unwatched(self) -> None:
+        if not self._viewers and self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+
+    def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+        self.client.close()
+
+
+class ConsoleState:
+    """The parts of a console; `close` ends its connections and threads."""
+
+    def __init__(self, options: ConsoleOptions, clock: Clock | None = None) -> None:
+        self.options = options
+        self.clock = clock or SystemClock()
+        self.random = Random()
+        self._executor = ThreadPoolExecutor(_THREADS)
+        self.offload: Offload = ThreadOffload(self._executor)
+        self.sessions = Sessions(self.random)
+        self.audit = AuditLog(self.clock, options.audit_log)
+        self.templates = Templates()
+        self.registry = SchemaRegistry(options.registry) if options.registry else None
+        # With sign-in there is no cluster without a person's user.
+        self.cluster = self.handle({} if options.sasl_mechanism else options.properties)
+        self.stopping = asyncio.Event()
+        # The pipelines that this console started, by name; they end with it.
+        self.pipeline_runs: dict[str, PipelineRun] = {}
+
+    def handle(self, properties: Mapping[str, str]) -> ClusterHandle:
+        """The cluster with these properties of the client. Raises ConfigError."""
+        security = SecurityContext.of(properties)
+        return ClusterHandle(self.options.bootstrap, security, self.offload, self.clock)
+
+    async def pause(self, seconds: float) -> None:
+        """Wait; a console that stops ends every live view at once."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.stopping.wait(), seconds)
+        if self.stopping.is_set():
+            raise asyncio.CancelledError
+
+    def close(self) -> None:
+        self.cluster.close()
+        for run in self.pipeline_runs.values():
+            run.stop()
+        self._executor.shutdown(wait=False, cancel_futures=True)

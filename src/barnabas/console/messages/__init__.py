@@ -1,0 +1,1 @@
+"""Messages of a topic: reading, filtering, decoding, producing."""

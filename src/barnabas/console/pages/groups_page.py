@@ -1,0 +1,56 @@
+"""Consumer groups: the list with lag, and one group with members, offsets and history."""
+
+from typing import Final
+
+from barnabas.console.cluster.groups import describe_group
+from barnabas.console.web.page import Context, Page
+
+PER_PAGE: Final = 50
+_SPARK: Final = "spark-"
+
+
+async def gather_groups(page: Page) -> Context:
+    snapshot = await page.cluster.lags.get()
+    wanted, state = page.argument("q").lower(), page.argument("state")
+    found = [
+        each
+        for name, each in snapshot.groups.items()
+        if wanted in name.lower() and state in ("", each.group.state)
+    ]
+    if page.argument("sort") == "lag":
+        found.sort(key=lambda each: -(each.lag or 0))
+    last = max(1, -(-len(found) // PER_PAGE))
+    number = page.integer("page", 1, 1, last)
+    return {
+        "q": page.argument("q"),
+        "state": state,
+        "sort": page.argument("sort"),
+        "states": sorted({each.group.state for each in snapshot.groups.values()}),
+        "rows": found[(number - 1) * PER_PAGE : number * PER_PAGE],
+        "found": len(found),
+        "all": len(snapshot.groups),
+        "page": number,
+        "last": last,
+    }
+
+
+async def gather_group(page: Page) -> Context:
+    name = page.argument("name")
+    cluster = page.cluster
+    group = await describe_group(cluster.client, await cluster.index.get(), name)
+    await cluster.lags.get()  # adds a sample to the ring
+    history = cluster.lags.history(name)
+    about = f"group {name}"
+    return {
+        "name": name,
+        "group": group,
+        "is_spark": name.startswith(_SPARK) or "spark" in name.lower(),
+        "history": [
+            [each.at_ms / 1000 for each in history],
+            [each.lag for each in history],
+        ],
+        "events": [
+            e for e in cluster.watch.events if e.what.startswith((f"{about}:", f"{about} "))
+        ],
+        "most": max((each.lag or 0 for each in group.partitions), default=0),
+    }

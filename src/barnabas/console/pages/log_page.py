@@ -1,0 +1,150 @@
+"""The log of a partition as a picture: batches by protocol, segments from a data directory."""
+
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from barnabas.base.errors import BrokerError
+from barnabas.base.ids import TopicPartition
+from barnabas.cli.log.log_files import SEGMENT_FILE
+from barnabas.client.fetch import BY_NAME, Fetch, read_fetch_response, write_fetch_request
+from barnabas.client.frames import MalformedResponse
+from barnabas.console.cluster.console_client import (
+    CLIENT_ID,
+    EARLIEST,
+    LATEST,
+    ClusterFailed,
+    ConsoleClient,
+)
+from barnabas.console.cluster.topic_index import read_partitions
+from barnabas.console.pages.topic_page import topic_row
+from barnabas.console.web.page import Context, Page
+from barnabas.wire.fetch.fetch_codec import FetchPartition, FetchTopic
+from barnabas.wire.records.batch import BatchHeader, headers
+
+_BYTES: Final = 1_000_000
+_SHOWN: Final = 120
+_WIDTH: Final = 1_000
+_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+class ShownBatch(NamedTuple):
+    """A batch, with its place in the picture."""
+
+    header: BatchHeader
+    codec: str
+    x: float
+    width: float
+
+
+class SegmentFile(NamedTuple):
+    """A segment in a data directory: the sizes of its files."""
+
+    base_offset: int
+    directory: str
+    log: int
+    offset_index: int
+    time_index: int
+    x: float = 0.0
+    width: float = 0.0
+
+
+async def gather_log(page: Page) -> Context:
+    name = page.argument("topic")
+    index = await page.cluster.index.get()
+    context: Context = {"topics": list(index.topics)[:2000], "topic": name, "row": None}
+    if not name:
+        return context
+    row = await topic_row(page, name)
+    partitions = read_partitions(row)
+    number = page.integer("partition", 0, 0, len(partitions) - 1)
+    at = TopicPartition(name, number)
+    leader = partitions[number].leader
+    client = page.cluster.client
+    earliest = (await client.offsets([at], {at: leader}, EARLIEST)).get(at, 0)
+    latest = (await client.offsets([at], {at: leader}, LATEST)).get(at, 0)
+    start = min(page.integer("from", earliest, earliest), latest)
+    batches = await read_batches(client, at, leader, start)
+    segments = await page.state.offload(lambda: find_segments(page.state.options.data, at))
+    return context | {
+        "row": partitions[number],
+        "at": at,
+        "partitions": len(partitions),
+        "earliest": earliest,
+        "latest": latest,
+        "from": start,
+        "next": batches[-1].header.next_offset if batches else latest,
+        "batches": batches,
+        "segments": placed(segments),
+        "has_data": bool(page.state.options.data),
+    }
+
+
+async def read_batches(
+    client: ConsoleClient, at: TopicPartition, leader: int, start: int
+) -> list[ShownBatch]:
+    """The batches from an offset on, as one Fetch returns them. Raises ClusterFailed."""
+    if leader < 0:
+        raise ClusterFailed(f"{at} has no leader")
+    wanted = [FetchPartition(at.partition, start, _BYTES, -1, -1, -1)]
+    fetch = Fetch(0, 0, _BYTES, [FetchTopic(at.topic, None, wanted)])
+    await client.view()
+    response = await client.exchange(
+        client.address_of(leader),
+        lambda number: write_fetch_request(BY_NAME, number, CLIENT_ID, fetch),
+        10.0,
+    )
+    try:
+        (fetched,) = read_fetch_response(BY_NAME, response).partitions
+        found = [header for _, header in headers(fetched.records)][:_SHOWN]
+    except (MalformedResponse, BrokerError, ValueError) as failure:
+        raise ClusterFailed(f"{at}: the log cannot be read: {failure}") from None
+    return _placed_batches(found)
+
+
+def _placed_batches(found: list[BatchHeader]) -> list[ShownBatch]:
+    total = sum(header.size for header in found) or 1
+    shown, x = [], 0.0
+    for header in found:
+        width = header.size * _WIDTH / total
+        codec = _CODECS[header.codec] if header.codec < len(_CODECS) else "unknown"
+        shown.append(ShownBatch(header, codec, round(x, 2), round(max(0.5, width - 1), 2)))
+        x += width
+    return shown
+
+
+def find_segments(data: tuple[Path, ...], at: TopicPartition) -> list[SegmentFile]:
+    """The segments of a partition below the data directories that the console was given."""
+    found = []
+    for directory in sorted(path for root in data for path in _directories(root, str(at))):
+        sizes: dict[int, dict[str, int]] = {}
+        for path in directory.iterdir():
+            if match := SEGMENT_FILE.fullmatch(path.name):
+                sizes.setdefault(int(match[1]), {})[match[2]] = path.stat().st_size
+        for base, each in sorted(sizes.items()):
+            if "log" in each:
+                files = (each["log"], each.get("index", 0), each.get("timeindex", 0))
+                found.append(SegmentFile(base, str(directory), *files))
+    return found
+
+
+def _directories(root: Path, name: str) -> list[Path]:
+    """A log directory, or a directory of `barnabas cluster` with one for each broker."""
+    patterns = (name, f"*/{name}", f"*/*/{name}")
+    return [path for pattern in patterns for path in root.glob(pattern) if path.is_dir()]
+
+
+def placed(segments: list[SegmentFile]) -> dict[str, list[SegmentFile]]:
+    """The segments by directory, each with its place in the picture."""
+    by_directory: dict[str, list[SegmentFile]] = {}
+    for each in segments:
+        by_directory.setdefault(each.directory, []).append(each)
+    result: dict[str, Any] = {}
+    for directory, found in by_directory.items():
+        total = sum(each.log for each in found) or 1
+        x, row = 0.0, []
+        for each in found:
+            width = max(6.0, each.log * _WIDTH / total)
+            row.append(each._replace(x=round(x, 2), width=round(width - 2, 2)))
+            x += width
+        result[directory] = row
+    return result

@@ -1,0 +1,43 @@
+"""The overview: brokers, controller, replication health, throughput, recent events."""
+
+from typing import Any, Final
+
+from barnabas.cli.admin.admin_requests import describe_controller
+from barnabas.console.cluster.console_client import ClusterFailed, ConsoleClient, Unreachable
+from barnabas.console.web.page import Context, Page
+from barnabas.wire.apis import ApiKey
+
+_EVENTS: Final = 40
+
+
+async def gather_overview(page: Page) -> Context:
+    cluster = page.cluster
+    view = await cluster.client.view()
+    index = await cluster.index.get()
+    samples = list(cluster.watch.throughput)
+    return {
+        "view": view,
+        "index": index,
+        "controller": await controller_state(cluster.client),
+        "latency": {each: cluster.client.latency_s.get(each) for each in view.ids},
+        "events": list(cluster.watch.events)[:_EVENTS],
+        "rate": samples[-1].messages if samples else None,
+        "chart": [
+            [each.at_ms / 1000 for each in samples],
+            [each.messages for each in samples],
+        ],
+    }
+
+
+async def controller_state(client: ConsoleClient) -> dict[str, Any] | None:
+    """What Barnabas tells about its controller; None elsewhere."""
+    if await client.offers(ApiKey.CONTROLLED_SHUTDOWN) and client.is_barnabas is not False:
+        try:
+            state: dict[str, Any] = await client.checked(describe_controller(client))
+        except ClusterFailed as failure:
+            if not isinstance(failure, Unreachable):  # a controller may come back
+                client.is_barnabas = False
+            return None
+        client.is_barnabas = True
+        return state
+    return None

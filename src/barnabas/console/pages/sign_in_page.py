@@ -1,0 +1,71 @@
+"""Sign-in with the console's password, or with a SASL user of the cluster; sign-out."""
+
+import asyncio
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from barnabas.base.errors import ConfigError
+from barnabas.console.cluster.console_client import ClusterFailed
+from barnabas.console.web.access import is_own_origin, is_same
+from barnabas.console.web.page import Page
+
+_AFTER_FAILURE_S: Final = 0.5
+
+
+async def show(request: Request) -> Response:
+    page = Page(request)
+    return _form(page, None) if not page.is_known else page.redirect("")
+
+
+def _form(page: Page, wrong: str | None) -> Response:
+    sasl = page.state.options.sasl_mechanism
+    status = 200 if wrong is None else 403
+    return page.render("sign_in.html", {"sasl": sasl, "wrong": wrong}, status)
+
+
+async def sign_in(request: Request) -> Response:
+    page = Page(request)
+    form = await request.form()
+    if not is_own_origin(request):
+        return _form(page, "The form came from another site.")
+    if page.state.options.sasl_mechanism is not None:
+        return await _sign_in_to_cluster(page, form)
+    password = page.state.options.password
+    if password is None or not is_same(str(form.get("password", "")), password):
+        await asyncio.sleep(_AFTER_FAILURE_S)
+        return _form(page, "This is not the password.")
+    page.session.person = str(form.get("name", "")).strip() or "operator"
+    return page.redirect("")
+
+
+async def _sign_in_to_cluster(page: Page, form: Any) -> Response:
+    options = page.state.options
+    name = str(form.get("name", "")).strip()
+    user = {"sasl.username": name, "sasl.password": str(form.get("password", ""))}
+    mechanism = options.sasl_mechanism or ""
+    try:
+        handle = page.state.handle({**options.properties, "sasl.mechanism": mechanism, **user})
+        await handle.client.view()
+    except (ConfigError, ClusterFailed) as failure:
+        await asyncio.sleep(_AFTER_FAILURE_S)
+        return _form(page, f"The cluster refuses {name}: {failure}")
+    page.session.person, page.session.cluster = name, handle
+    return page.redirect("")
+
+
+async def sign_out(request: Request) -> Response:
+    page = Page(request)
+    if page.session.cluster is not None:
+        page.session.cluster.close()
+    page.state.sessions.end(page.session)
+    return page.redirect("sign-in")
+
+
+ROUTES: Final = (
+    Route("/sign-in", show, methods=["GET"]),
+    Route("/sign-in", sign_in, methods=["POST"]),
+    Route("/sign-out", sign_out, methods=["POST"]),
+)

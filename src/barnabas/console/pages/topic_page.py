@@ -1,0 +1,90 @@
+"""One topic: partitions with leader, ISR, epochs, offsets and sizes; configs; groups; producers."""
+
+from typing import Final
+
+from barnabas.base.ids import TopicPartition
+from barnabas.console.cluster.console_client import ClusterFailed
+from barnabas.console.cluster.topic_index import TopicRow, read_partitions
+from barnabas.console.cluster.topics import (
+    read_offsets,
+    read_producers,
+    read_sizes,
+    read_topic_configs,
+)
+from barnabas.console.web.page import Context, Page
+
+_PER_PAGE: Final = 100
+
+
+async def topic_row(page: Page, name: str) -> TopicRow:
+    """Raises ClusterFailed if there is no such topic"""
+    row = (await page.cluster.index.get()).topics.get(name)
+    if row is None:
+        page.cluster.index.forget()  # it may be newer than a large index
+        row = (await page.cluster.index.get()).topics.get(name)
+    if row is None:
+        raise ClusterFailed(f"there is no topic {name} in this cluster")
+    return row
+
+
+async def gather_topic(page: Page) -> Context:
+    client, name = page.cluster.client, page.request.path_params["topic"]
+    row = await topic_row(page, name)
+    partitions = read_partitions(row)
+    last = max(1, -(-len(partitions) // _PER_PAGE))
+    number = page.integer("page", 1, 1, last)
+    shown = partitions[(number - 1) * _PER_PAGE : number * _PER_PAGE]
+    leaders = {TopicPartition(name, each.partition): each.leader for each in shown}
+    offsets = await read_offsets(client, leaders)
+    sizes = await read_sizes(client, [row])
+    rates = page.cluster.watch.rates.observe(offsets.latest)
+    alive = (await client.view()).ids
+    return {
+        "topic": row,
+        "tab": "partitions",
+        "partitions": [
+            {
+                "row": each,
+                "at": (at := TopicPartition(name, each.partition)),
+                "earliest": offsets.earliest.get(at),
+                "latest": offsets.latest.get(at),
+                "replicas": [
+                    {
+                        "broker": broker,
+                        "is_leader": broker == each.leader,
+                        "is_in_sync": broker in each.isr,
+                        "is_alive": broker in alive,
+                        "size": sizes.replicas.get((at, broker)),
+                        "behind": sizes.offset_lag.get((at, broker)),
+                    }
+                    for broker in each.replicas
+                ],
+            }
+            for each in shown
+        ],
+        "messages": offsets.messages(name, row.partitions) if last == 1 else None,
+        "size": sizes.of_topic(name),
+        "rate": rates.get(name),
+        "groups": (await page.cluster.lags.get()).of_topic(name),
+        "producers": await read_producers(client, name, shown),
+        "page": number,
+        "last": last,
+    }
+
+
+async def gather_topic_configs(page: Page) -> Context:
+    name = page.request.path_params["topic"]
+    row = await topic_row(page, name)
+    configs = await read_topic_configs(page.cluster.client, name)
+    return {
+        "topic": row,
+        "tab": "configs",
+        "configs": configs,
+        "changed": [each for each in configs if each.source == "topic"],
+    }
+
+
+async def gather_topic_actions(page: Page) -> Context:
+    """The forms of a topic: partitions, records, deletion."""
+    row = await topic_row(page, page.request.path_params["topic"])
+    return {"topic": row, "tab": "actions", "partitions": read_partitions(row)}

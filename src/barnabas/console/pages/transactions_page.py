@@ -1,0 +1,143 @@
+"""Transactions: those that coordinators list, by producer; hanging ones, and their abort."""
+
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from barnabas.base.errors import ErrorCode
+from barnabas.client.metadata import fields
+from barnabas.console.cluster.console_client import ClusterFailed, check
+from barnabas.console.cluster.extra_apis import (
+    DESCRIBE_TRANSACTIONS,
+    LIST_TRANSACTIONS,
+    WRITE_TXN_MARKERS,
+    ask_extra,
+)
+from barnabas.console.cluster.topic_index import read_partitions
+from barnabas.console.cluster.topics import read_producers
+from barnabas.console.pages.topic_page import topic_row
+from barnabas.console.web.actions import Form, Plan, action, integer
+from barnabas.console.web.page import Context, Page, live_page
+
+_SHOWN: Final = 200
+
+
+class TransactionRow(NamedTuple):
+    """One transactional id, as its coordinator describes it."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    started_ms: int | None
+    partitions: list[str]
+    coordinator: int
+
+
+async def gather_transactions(page: Page) -> Context:
+    client = page.cluster.client
+    if not await client.offers(LIST_TRANSACTIONS.key):
+        return {"is_offered": False, "rows": [], "open": []}
+    rows: list[TransactionRow] = []
+    for broker in (await client.view()).ids:
+        rows += await _at(page, broker)
+    wanted, state = page.argument("q").lower(), page.argument("state")
+    rows = [
+        row
+        for row in sorted(rows)
+        if wanted in row.transactional_id.lower() and state in ("", row.state)
+    ]
+    topic = page.argument("topic")
+    return {
+        "is_offered": True,
+        "q": page.argument("q"),
+        "state": state,
+        "topic": topic,
+        "rows": rows[:_SHOWN],
+        "states": sorted({row.state for row in rows}),
+        "open": await _open_in(page, topic, {row.producer_id for row in rows}) if topic else [],
+    }
+
+
+async def _at(page: Page, broker: int) -> list[TransactionRow]:
+    client = page.cluster.client
+    address = client.address_of(broker)
+    request = fields(state_filters=(), producer_id_filters=())
+    listed = await ask_extra(client, address, LIST_TRANSACTIONS, request)
+    if listed.error_code is not ErrorCode.none:
+        return []  # it loads, or coordinates none
+    names = tuple(each.transactional_id for each in listed.transaction_states)[:_SHOWN]
+    if not names:
+        return []
+    answer = await ask_extra(
+        client, address, DESCRIBE_TRANSACTIONS, fields(transactional_ids=names)
+    )
+    return [_row(each, broker) for each in answer.transaction_states]
+
+
+def _row(each: Any, broker: int) -> TransactionRow:
+    started = each.transaction_start_time
+    return TransactionRow(
+        each.transactional_id,
+        each.transaction_state,
+        each.producer_id,
+        each.producer_epoch,
+        round(each.transaction_timeout.total_seconds() * 1000),
+        round(started.timestamp() * 1000) if isinstance(started, datetime) else None,
+        [f"{topic.topic}-{number}" for topic in each.topics for number in topic.partitions],
+        broker,
+    )
+
+
+async def _open_in(page: Page, topic: str, known: set[int]) -> list[dict[str, Any]]:
+    """Open transactions in the partitions of a topic; hanging if no coordinator knows it."""
+    row = await topic_row(page, topic)
+    producers = await read_producers(page.cluster.client, topic, read_partitions(row))
+    return [
+        {"producer": each, "is_hanging": each.producer_id not in known}
+        for each in producers
+        if each.transaction_start >= 0
+    ]
+
+
+async def decide_abort(page: Page, form: Form) -> Plan:
+    topic = form.get("topic", "")
+    partition = integer(form, "partition", 0, "The partition")
+    producer = integer(form, "producer", 0, "The producer id")
+    epoch = integer(form, "epoch", 0, "The producer epoch")
+    coordinator_epoch = integer(form, "coordinator_epoch", -1, "The coordinator epoch")
+    row = await topic_row(page, topic)
+    found = [each for each in read_partitions(row) if each.partition == partition]
+    if not found or found[0].leader < 0:
+        raise ClusterFailed(f"{topic}-{partition} has no leader")
+
+    async def carry_out() -> str:
+        marker = fields(
+            producer_id=producer,
+            producer_epoch=epoch,
+            transaction_result=False,
+            topics=(fields(name=topic, partition_indexes=(partition,)),),
+            coordinator_epoch=max(0, coordinator_epoch),
+        )
+        client = page.cluster.client
+        address = client.address_of(found[0].leader)
+        answer = await ask_extra(client, address, WRITE_TXN_MARKERS, fields(markers=(marker,)))
+        for result in answer.markers[0].topics:
+            for each in result.partitions:
+                check(each, f"{topic}-{partition}")
+        return f"The transaction of producer {producer} in {topic}-{partition} was aborted."
+
+    effects = [
+        f"{topic}-{partition} gets an abort marker of producer {producer}, epoch {epoch}.",
+        "Consumers with read_committed read on; the transaction's records are not shown to them.",
+        "Do this only if the transaction hangs: its coordinator no longer knows it.",
+    ]
+    back = f"transactions?topic={topic}"
+    title = f"Abort the transaction of producer {producer}"
+    return Plan(title, effects, "Abort", carry_out, back, is_dangerous=True)
+
+
+ROUTES: Final = (
+    live_page("/transactions", "transactions.html", gather_transactions, 5.0),
+    action("/transactions/abort", "abort transaction", decide_abort),
+)

@@ -1,0 +1,1 @@
+"""Simulated runs as data for an animation."""

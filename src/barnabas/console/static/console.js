@@ -1,0 +1,135 @@
+// The console's own behaviour: themes, times in the reader's zone, keys, live blocks, charts.
+"use strict";
+(() => {
+  const $ = (selector, within = document) => within.querySelector(selector);
+  const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+
+  // -- theme ------------------------------------------------------------------
+  const stored = localStorage.getItem("theme");
+  if (stored) document.documentElement.dataset.theme = stored;
+  const isDark = () => {
+    const chosen = document.documentElement.dataset.theme;
+    return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  };
+  document.addEventListener("click", (event) => {
+    const target = event.target instanceof Element ? event.target : null;
+    if (target?.closest("[data-theme-switch]")) {
+      const theme = isDark() ? "light" : "dark";
+      document.documentElement.dataset.theme = theme;
+      localStorage.setItem("theme", theme);
+      drawCharts(document, true);
+    }
+    const copy = target?.closest("[data-copy]");
+    if (copy) {
+      const from = document.getElementById(copy.dataset.copy);
+      navigator.clipboard?.writeText(from ? from.textContent : "");
+      copy.textContent = "Copied";
+      setTimeout(() => (copy.textContent = "Copy"), 1500);
+    }
+    const row = target?.closest("tr[data-open]");
+    if (row && !target.closest("a, button, input")) toggle(row);
+  });
+
+  // -- times ------------------------------------------------------------------
+  const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+  const day = new Intl.DateTimeFormat("sv-SE", { year: "numeric", month: "2-digit", day: "2-digit" });
+  function localTimes(within) {
+    for (const element of all("time[datetime]", within)) {
+      const at = new Date(element.dateTime);
+      const isToday = day.format(at) === day.format(new Date());
+      element.textContent = isToday ? clock.format(at) : `${day.format(at)} ${clock.format(at)}`;
+    }
+  }
+
+  // -- charts -----------------------------------------------------------------
+  const drawn = new WeakMap();
+  function drawCharts(within, again = false) {
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name) => style.getPropertyValue(name).trim();
+    for (const element of all("[data-chart]", within)) {
+      if (drawn.has(element) && !again) continue;
+      drawn.get(element)?.destroy();
+      element.replaceChildren();
+      const data = JSON.parse(element.dataset.chart);
+      if (data[0].length < 2) { element.textContent = element.dataset.empty || ""; continue; }
+      const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
+      drawn.set(element, new uPlot({
+        width: element.clientWidth || 320, height: 200, cursor: { y: false },
+        legend: { live: false, show: false },
+        series: [{}, { label: element.dataset.label, stroke: colour("--accent"), width: 2, fill: colour("--accent-soft"), spanGaps: false }],
+        scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
+        axes: [axis, { ...axis, size: 60, values: (_, values) => values.map((v) => v.toLocaleString("en")) }],
+      }, data, element));
+    }
+  }
+  let resized;
+  addEventListener("resize", () => { clearTimeout(resized); resized = setTimeout(() => drawCharts(document, true), 150); });
+
+  // -- live blocks --------------------------------------------------------------
+  let stream = null;
+  function setPulse(on, words) {
+    const pulse = $("#pulse");
+    if (!pulse) return;
+    pulse.firstElementChild.className = on ? "pulse" : "pulse off";
+    pulse.lastElementChild.textContent = words;
+  }
+  function listen() {
+    const live = $("#live");
+    if (!live || !("live" in live.dataset) || stream || document.hidden) return;
+    stream = new EventSource(location.href.split("#")[0]);
+    stream.onopen = () => setPulse(true, "live");
+    stream.onerror = () => {
+      setPulse(false, "the console does not answer; trying again");
+      if (stream?.readyState === EventSource.CLOSED) { hush(); setTimeout(listen, 2000); }
+    };
+    stream.addEventListener("live", (event) => {
+      const block = $("#live");
+      if (block.contains(document.activeElement) && document.activeElement.matches("input, select, textarea")) return;
+      const focused = document.activeElement?.id, at = selected, opened = all("details[open][id]", block).map((d) => d.id);
+      block.innerHTML = event.data;
+      opened.forEach((id) => document.getElementById(id)?.setAttribute("open", ""));
+      enhance(block);
+      if (focused) document.getElementById(focused)?.focus();
+      if (at >= 0) select(at);
+    });
+  }
+  function hush() { stream?.close(); stream = null; }
+  document.addEventListener("visibilitychange", () => (document.hidden ? hush() : listen()));
+  addEventListener("pagehide", hush);
+
+  // -- keys ---------------------------------------------------------------------
+  let selected = -1;
+  const rows = () => all("tbody tr[data-row]");
+  function select(index) {
+    const found = rows();
+    found.forEach((row) => row.classList.remove("at"));
+    selected = Math.max(0, Math.min(index, found.length - 1));
+    const row = found[selected];
+    if (row) { row.classList.add("at"); row.scrollIntoView({ block: "nearest" }); } else selected = -1;
+  }
+  function toggle(row) {
+    const detail = document.getElementById(row.dataset.open);
+    if (!detail) return;
+    detail.hidden = !detail.hidden;
+    row.querySelector("button")?.setAttribute("aria-expanded", String(!detail.hidden));
+  }
+  addEventListener("keydown", (event) => {
+    const typing = event.target.matches?.("input, select, textarea");
+    if (event.key === "Escape" && typing) return event.target.blur();
+    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "/") { event.preventDefault(); $("input[type=search]")?.focus(); }
+    else if (event.key === "j") select(selected + 1);
+    else if (event.key === "k") select(selected - 1);
+    else if (event.key === "Enter" && selected >= 0 && document.activeElement === document.body) {
+      const row = rows()[selected];
+      if (row?.dataset.open) toggle(row); else $("a", row)?.click();
+    }
+  });
+
+  // -- start --------------------------------------------------------------------
+  function enhance(within) { localTimes(within); drawCharts(within); document.dispatchEvent(new CustomEvent("console:shown", { detail: within })); }
+  document.addEventListener("console:rows", () => localTimes(document));
+  document.addEventListener("htmx:afterSwap", (event) => { selected = -1; enhance(document); if (event.detail.target?.id === "live") { hush(); listen(); } });
+  document.addEventListener("DOMContentLoaded", () => { enhance(document); listen(); });
+  document.addEventListener("htmx:historyRestore", () => { hush(); listen(); });
+})();

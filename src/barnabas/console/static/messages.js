@@ -1,0 +1,45 @@
+// The stream of messages: rows as they are read; a hidden or stopped tab stops the reading.
+"use strict";
+document.addEventListener("DOMContentLoaded", () => {
+  const holder = document.querySelector("[data-messages]");
+  if (!holder) return;
+  const body = document.getElementById("messages");
+  const progress = document.getElementById("messages-progress");
+  const newestFirst = holder.dataset.newestFirst === "yes";
+  const MOST = 2000;
+  let source = new EventSource(holder.dataset.messages);
+  const stop = (words) => {
+    if (!source) return;
+    source.close(); source = null;
+    if (words) progress.textContent = words;
+    document.getElementById("messages-stop").hidden = true;
+    document.getElementById("messages-none").hidden = body.childElementCount > 0;
+  };
+  source.addEventListener("rows", (event) => {
+    const part = document.createElement("tbody");
+    part.innerHTML = event.data;
+    const rows = [...part.children];
+    if (newestFirst) {
+      for (let i = 0; i < rows.length; i += 2) body.prepend(rows[i], rows[i + 1]);
+    } else body.append(...rows);
+    while (body.childElementCount > MOST) (newestFirst ? body.lastElementChild : body.firstElementChild).remove();
+    document.dispatchEvent(new CustomEvent("console:rows"));
+  });
+  source.addEventListener("progress", (event) => (progress.textContent = event.data));
+  source.addEventListener("done", (event) => stop(`${event.data}; done`));
+  source.addEventListener("failed", (event) => {
+    const failed = document.getElementById("messages-failed");
+    failed.textContent = event.data; failed.hidden = false;
+    stop("stopped");
+  });
+  source.onerror = () => stop("the console does not answer; read again");
+  document.getElementById("messages-stop").addEventListener("click", () => stop(`${progress.textContent}; stopped`));
+  document.addEventListener("visibilitychange", () => { if (document.hidden) stop(`${progress.textContent}; stopped while the tab was hidden`); });
+  body.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-toggle]");
+    if (!button) return;
+    const detail = document.getElementById(button.dataset.toggle);
+    detail.hidden = !detail.hidden;
+    button.setAttribute("aria-expanded", String(!detail.hidden));
+  });
+});

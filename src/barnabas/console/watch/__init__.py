@@ -1,0 +1,1 @@
+"""Observations over time: events of the cluster, lag of groups."""

@@ -1,0 +1,125 @@
+"""The lag of all groups: a snapshot for lists, and a ring of the last hours for charts.
+
+The ring is filled while somebody looks at the console. Where nobody did, it has a gap, and the
+chart shows one.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from barnabas.base.clock import Clock
+from barnabas.base.ids import TopicPartition
+from barnabas.console.cluster.console_client import ConsoleClient
+from barnabas.console.cluster.groups import (
+    ListedGroup,
+    committed_offsets,
+    end_offsets,
+    list_groups,
+)
+from barnabas.console.cluster.topic_index import TopicIndexCache
+
+_FRESH_S: Final = 1.5
+SAMPLE_EVERY_MS: Final = 15_000
+_KEPT: Final = 4 * 60 * 6  # six hours
+_GAP_MS: Final = 3 * SAMPLE_EVERY_MS
+
+
+class GroupLag(NamedTuple):
+    """A group, its lag in all partitions, and by topic."""
+
+    group: ListedGroup
+    lag: int | None
+    by_topic: dict[str, int]
+    partitions: int
+
+
+class LagSnapshot(NamedTuple):
+    """The lag of every group at one moment."""
+
+    groups: dict[str, GroupLag]
+    at_ms: int
+
+    def of_topic(self, topic: str) -> list[tuple[str, int]]:
+        """The groups that read a topic, with their lag in it; the largest first."""
+        found = [
+            (name, each.by_topic[topic])
+            for name, each in self.groups.items()
+            if topic in each.by_topic
+        ]
+        return sorted(found, key=lambda pair: -pair[1])
+
+
+class LagSample(NamedTuple):
+    at_ms: int
+    lag: int | None
+
+
+class GroupLags:
+    """The newest snapshot, and each group's ring of samples."""
+
+    def __init__(self, client: ConsoleClient, index: TopicIndexCache, clock: Clock) -> None:
+        self._client = client
+        self._index = index
+        self._clock = clock
+        self._snapshot: LagSnapshot | None = None
+        self._at_s = 0.0
+        self._rings: dict[str, deque[LagSample]] = {}
+        self._reading: asyncio.Task[LagSnapshot] | None = None
+
+    def forget(self) -> None:
+        self._snapshot = None
+
+    async def get(self) -> LagSnapshot:
+        """A snapshot that is a second old at most. Raises ClusterFailed."""
+        age_s = asyncio.get_running_loop().time() - self._at_s
+        if self._snapshot is not None and age_s < _FRESH_S:
+            return self._snapshot
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.ensure_future(self._read())
+        return await asyncio.shield(self._reading)
+
+    async def _read(self) -> LagSnapshot:
+        groups = await list_groups(self._client)
+        index = await self._index.get()
+        committed = await committed_offsets(self._client, groups)
+        wanted = sorted({at for offsets in committed.values() for at in offsets})
+        ends = await end_offsets(self._client, index, wanted)
+        found = {each.name: _lag(each, committed.get(each.name, {}), ends) for each in groups}
+        self._snapshot = LagSnapshot(found, self._clock.now_ms())
+        self._at_s = asyncio.get_running_loop().time()
+        self._sample(self._snapshot)
+        return self._snapshot
+
+    def _sample(self, snapshot: LagSnapshot) -> None:
+        for name, each in snapshot.groups.items():
+            ring = self._rings.setdefault(name, deque(maxlen=_KEPT))
+            if not ring or snapshot.at_ms - ring[-1].at_ms >= SAMPLE_EVERY_MS:
+                ring.append(LagSample(snapshot.at_ms, each.lag))
+        for name in [name for name in self._rings if name not in snapshot.groups]:
+            del self._rings[name]
+
+    def history(self, group: str) -> list[LagSample]:
+        """The samples of a group; None as lag marks a gap during which nobody looked."""
+        return with_gaps(list(self._rings.get(group, ())))
+
+
+def with_gaps(samples: Sequence[LagSample]) -> list[LagSample]:
+    shown: list[LagSample] = []
+    for sample in samples:
+        if shown and sample.at_ms - shown[-1].at_ms > _GAP_MS:
+            shown.append(LagSample(shown[-1].at_ms + SAMPLE_EVERY_MS, None))
+        shown.append(sample)
+    return shown
+
+
+def _lag(
+    group: ListedGroup, committed: dict[TopicPartition, int], ends: dict[TopicPartition, int]
+) -> GroupLag:
+    by_topic: dict[str, int] = {}
+    for at, offset in committed.items():
+        if at in ends:
+            by_topic[at.topic] = by_topic.get(at.topic, 0) + max(0, ends[at] - offset)
+    total = sum(by_topic.values()) if by_topic else None
+    return GroupLag(group, total, by_topic, len(committed))

@@ -1,0 +1,1 @@
+"""HTTP: rendering, access, live updates, the audit log."""

@@ -1,0 +1,106 @@
+"""Templates: Jinja with the console's filters, relative links and blocks for live updates."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from barnabas.cli.show import show_bytes
+
+ROOT: Final = Path(__file__).parent.parent
+STATIC: Final = ROOT / "static"
+NOTHING: Final = "\N{EN DASH}"
+_LIVE_BEGINS: Final = "<!-- live -->"
+_LIVE_ENDS: Final = "<!-- /live -->"
+
+
+def relative_root(path: str) -> str:
+    """The way from a page to the console's root, so that it works below any proxy path."""
+    return "../" * (path.count("/") - 1) or "./"
+
+
+def number(value: object) -> str:
+    """A count with separators; a dash where it is unknown."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, float):
+        return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+    return f"{value:,}"
+
+
+def size(value: int | None) -> str:
+    return NOTHING if value is None else show_bytes(value)
+
+
+def moment(timestamp_ms: int | None) -> Markup | str:
+    """A time element: UTC as it is sent, the reader's zone once the page runs."""
+    if timestamp_ms is None or timestamp_ms < 0:
+        return NOTHING
+    try:
+        utc = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)
+    text = utc.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    words = text.replace("T", " ")
+    return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(
+        text, words.removesuffix("Z"), words
+    )
+
+
+def query(**values: object) -> str:
+    """The query of a URL; values that are None are left out."""
+    given = {key: value for key, value in values.items() if value is not None}
+    return f"?{urlencode(given)}"
+
+
+def ids(brokers: object) -> str:
+    """Brokers as `1, 2, 3`."""
+    return ", ".join(map(str, brokers)) if isinstance(brokers, list | tuple) else str(brokers)
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(ROOT / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "number": number,
+        "size": size,
+        "moment": moment,
+        "ids": ids,
+        "json": lambda value: json.dumps(value, separators=(",", ":")),
+    }
+    environment.globals |= {"query": query, "assets": _fingerprint()}
+    return environment
+
+
+def _fingerprint() -> str:
+    """Changes with the assets, so that browsers may keep them for long."""
+    digest = blake2b(digest_size=6)
+    for path in sorted(STATIC.iterdir()):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+class Templates:
+    """The console's templates."""
+
+    def __init__(self) -> None:
+        self._environment = _environment()
+
+    def page(self, name: str, context: Mapping[str, Any]) -> str:
+        return self._environment.get_template(name).render(context)
+
+    def live(self, name: str, context: Mapping[str, Any]) -> str:
+        """The part of a page that live updates send."""
+        _, _, after = self.page(name, context).partition(_LIVE_BEGINS)
+        return after.partition(_LIVE_ENDS)[0].strip()

@@ -1,0 +1,101 @@
+"""Transactional batches in a Produce: what is checked before the append, and the error codes."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from barnabas.base.errors import ErrorCode
+from barnabas.base.ids import TopicPartition
+from barnabas.log.producers.verification import VerificationGuard
+from barnabas.replication.replicas import Replicas
+from barnabas.server.transactions.partition_verification import Asked
+from barnabas.wire.produce.produce_codec import ProduceRequest
+from barnabas.wire.records.batch import HEADER_SIZE, TRANSACTIONAL, BatchHeader, read_header
+
+Guards = Mapping[tuple[str, int], VerificationGuard]
+
+# The first version whose clients know TRANSACTION_ABORTABLE.
+ABORTABLE_SINCE: Final = 11
+# The first version whose clients leave it to the leader to add partitions (KIP-890, part 2).
+ADDS_SINCE: Final = 12
+
+# The transaction may well be there: the producer tries again.
+_RETRIED: Final = frozenset(
+    {
+        ErrorCode.concurrent_transactions,
+        ErrorCode.network_exception,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+    }
+)
+
+
+def is_transactional(records: memoryview | None) -> bool:
+    return records is not None and len(records) >= HEADER_SIZE and records[22] & TRANSACTIONAL != 0
+
+
+def transactional_headers(request: ProduceRequest) -> dict[tuple[str, int], BatchHeader]:
+    """The headers of the transactional batches, by partition."""
+    return {
+        (each.topic, each.partition): read_header(each.records)
+        for each in request.partitions
+        if each.records is not None and is_transactional(each.records)
+    }
+
+
+def check_transaction(
+    request: ProduceRequest, headers: Mapping[tuple[str, int], BatchHeader]
+) -> ErrorCode:
+    """A transaction has an id, and one producer in one epoch."""
+    if request.transactional_id is None:
+        return ErrorCode.transactional_id_authorization_failed
+    if len({(each.producer_id, each.producer_epoch) for each in headers.values()}) > 1:
+        return ErrorCode.invalid_producer_id_mapping
+    return ErrorCode.none
+
+
+def begin_verification(
+    replicas: Replicas,
+    headers: Mapping[tuple[str, int], BatchHeader],
+    now_ms: int,
+    *,
+    adds: bool,
+) -> Guards:
+    """The guards of the partitions led here in which the transaction has no data yet."""
+    guards = {}
+    for key, header in headers.items():
+        leader = replicas.find(*key)
+        if leader is None or header.producer_id < 0:
+            continue
+        producers = leader.log.producers
+        if producers.has_ongoing(header.producer_id, header.producer_epoch):
+            continue
+        guards[key] = producers.verifications.begin(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            now_ms,
+            is_epoch_bumped=adds,
+        )
+    return guards
+
+
+def to_ask(transactional_id: str, header: BatchHeader, guards: Guards, *, adds: bool) -> Asked:
+    return Asked(
+        transactional_id,
+        header.producer_id,
+        header.producer_epoch,
+        tuple(TopicPartition(*key) for key in guards),
+        adds,
+    )
+
+
+def produce_error(code: ErrorCode, version: int) -> ErrorCode:
+    """The code for the producer of a partition that was not verified."""
+    if code is ErrorCode.concurrent_transactions and version >= ADDS_SINCE:
+        return code
+    if code in _RETRIED:
+        return ErrorCode.not_enough_replicas
+    if code is ErrorCode.transaction_abortable and version < ABORTABLE_SINCE:
+        return ErrorCode.invalid_txn_state
+    return code

@@ -1,0 +1,137 @@
+"""The audit of a table: its rows against the records of the topic that it covers.
+
+Rows are compared by number and checksum in blocks of offsets, so that a difference is located. For
+the log the values are decoded again, as when the table was written.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from barnabas.base.ids import TopicPartition
+from barnabas.cli.client import ClusterClients
+from barnabas.spark.archive.archive_source import PartitionRange, snapshot_topics
+from barnabas.spark.spark_errors import spark_failures
+from barnabas.spark.table.table_files import FileWriter
+from barnabas.spark.table.table_rows import TOMBSTONE, read_records, table_rows
+from barnabas.spark.table.table_upsert import latest
+from barnabas.spark.table_log.table_directory import TableDirectory
+from barnabas.spark.table_log.table_file import total_rows
+from barnabas.spark.table_log.table_log import TableLog, TableSnapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BLOCK: Final = 1_000
+Block = tuple[int, int]  # a partition, and the number of a block of offsets
+_CHECKSUM: Final = (
+    "sum(crc32(cast(to_json(struct({}), map('ignoreNullFields', 'false')) AS BINARY)))"
+)
+
+
+class TableAudit(NamedTuple):
+    """The outcome: `problems` are differences, `notes` are only worth knowing."""
+
+    rows: int
+    compared: int
+    problems: list[str]
+    notes: list[str]
+
+
+class Totals(NamedTuple):
+    rows: int
+    checksum: int
+
+
+def audit_table(
+    spark: "SparkSession",
+    cluster: ClusterClients,
+    options: Mapping[str, str],
+    directory: TableDirectory,
+    log: TableLog,
+    snapshot: TableSnapshot,
+) -> TableAudit:
+    """Compare the table with its topic. Raises CommandFailed if one cannot be read."""
+    from pyspark.sql.types import StructType
+
+    definition, state = snapshot.state.definition, snapshot.state
+    files = log.files(snapshot.version)
+    ranges, notes = _comparable(cluster, snapshot)
+    problems = []
+    if (found := total_rows(files)) != state.rows:
+        problems.append(f"the files have {found:,} rows, but {state.rows:,} were committed")
+    if not ranges or not files:
+        return TableAudit(found, 0, problems, notes)
+    schema = StructType.fromJson(dict(snapshot.schema))
+    with spark_failures("comparing the table with the log"):
+        stored = FileWriter(directory, log, definition.partition_by).read(spark, files, schema)
+        logged = table_rows(read_records(spark, options, definition, ranges), definition)
+        if definition.upsert:
+            logged = latest(logged).where(f"NOT {TOMBSTONE}").drop(TOMBSTONE)
+        else:
+            stored = stored.where(_within(ranges))
+        columns = sorted(set(stored.columns) & set(logged.columns))
+        in_table, in_log = _totals(stored, columns), _totals(logged, columns)
+    problems += decide_differences(in_table, in_log, definition.topic)
+    return TableAudit(found, sum(each.rows for each in in_log.values()), problems, notes)
+
+
+def _comparable(
+    cluster: ClusterClients, snapshot: TableSnapshot
+) -> tuple[list[PartitionRange], list[str]]:
+    """The offsets that both the table and the log have."""
+    topic = snapshot.state.definition.topic
+    now = snapshot_topics(cluster, [topic])[topic]
+    ranges, notes = [], []
+    for number, each in sorted(snapshot.state.partitions.items()):
+        bounds = now.bounds.get(number)
+        if bounds is None:
+            continue
+        start = max(each.start, bounds.start)
+        if start > each.start:
+            notes.append(
+                f"{topic}-{number}: the log begins at {start}; only the table has offsets from"
+                f" {each.start} on"
+            )
+        if start < each.end:
+            ranges.append(PartitionRange(TopicPartition(topic, number), start, each.end))
+    return ranges, notes
+
+
+def _within(ranges: Sequence[PartitionRange]) -> str:
+    return " OR ".join(
+        f"(partition = {each.partition.partition} AND offset >= {each.start}"
+        f" AND offset < {each.end})"
+        for each in ranges
+    )
+
+
+def _totals(rows: "DataFrame", columns: Sequence[str]) -> dict[Block, Totals]:
+    from pyspark.sql import functions as f
+
+    quoted = ", ".join(f"`{name}`" for name in columns)
+    found: list[Any] = (
+        rows.groupBy("partition", f.expr(f"offset div {BLOCK}"))
+        .agg(f.count(f.lit(1)), f.expr(_CHECKSUM.format(quoted)))
+        .collect()
+    )
+    return {(row[0], row[1]): Totals(row[2], int(row[3] or 0)) for row in found}
+
+
+def decide_differences(
+    in_table: Mapping[Block, Totals], in_log: Mapping[Block, Totals], topic: str
+) -> list[str]:
+    """A sentence for each block of offsets in which the table and the log differ."""
+    problems = []
+    for block in sorted(in_table.keys() | in_log.keys()):
+        stored, logged = in_table.get(block, Totals(0, 0)), in_log.get(block, Totals(0, 0))
+        if stored == logged:
+            continue
+        number, first = block[0], block[1] * BLOCK
+        where = f"{topic}-{number}, offsets {first} to {first + BLOCK}"
+        what = (
+            f"{stored.rows} rows in the table, {logged.rows} records in the log"
+            if stored.rows != logged.rows
+            else f"{stored.rows} rows, but their content differs"
+        )
+        problems.append(f"{where}: {what}")
+    return problems

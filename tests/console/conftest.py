@@ -1,0 +1,144 @@
+"""A console in its own process, and pages of a real browser that fail on any complaint."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
+
+from tests.support.broker import BrokerProcess
+from tests.support.chromium import running_chromium
+
+DESKTOP: Final = {"width": 1280, "height": 900}
+PHONE: Final = {"width": 390, "height": 844}
+SCREENSHOTS: Final = Path(__file__).parent.parent.parent / "docs" / "console"
+_STOPPED_WITHIN_S: Final = 20.0
+
+
+class ConsoleProcess:
+    """`barnabas console` on a free port."""
+
+    def __init__(self, bootstrap: str, *options: str, password: str | None = None) -> None:
+        command = [sys.executable, "-m", "barnabas.cli.main", "console", "-b", bootstrap]
+        environment = dict(os.environ)
+        if password is not None:
+            environment["BARNABAS_CONSOLE_PASSWORD"] = password
+        self._process = subprocess.Popen(
+            [*command, "--listen", "127.0.0.1:0", *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line.startswith("ready "), line
+        self.url = line.split()[-1]
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def close(self) -> None:
+        """It must end by itself on SIGTERM, with exit code 0."""
+        self._process.send_signal(signal.SIGTERM)
+        code = self._process.wait(_STOPPED_WITHIN_S)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        assert code == 0
+
+
+@contextlib.contextmanager
+def running_console(
+    bootstrap: str, *options: str, password: str | None = None
+) -> Iterator[ConsoleProcess]:
+    console = ConsoleProcess(bootstrap, *options, password=password)
+    try:
+        yield console
+    finally:
+        console.close()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    with running_chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="session")
+def console(
+    broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ConsoleProcess]:
+    """A console of the shared broker, which may write."""
+    folder = tmp_path_factory.mktemp("console")
+    audit = f"--audit-log={folder / 'audit.jsonl'}"
+    options = ("--write", audit, f"--data={broker.data}", f"--pipelines={folder}")
+    with running_console(broker.bootstrap, *options) as process:
+        yield process
+
+
+class Visitor:
+    """A person with a browser: every complaint and every request to another host is kept."""
+
+    def __init__(self, context: BrowserContext, console: ConsoleProcess) -> None:
+        self.page: Page = context.new_page()
+        self.url = console.url
+        self.complaints: list[str] = []
+        self.page.on("console", self._on_console)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", self._on_request)
+
+    def _on_console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def _on_request(self, request: Request) -> None:
+        if urlsplit(request.url).netloc != urlsplit(self.url).netloc:
+            self.complaints.append(f"request to {request.url}")
+
+    def open(self, path: str, heading: str) -> Page:
+        self.page.goto(f"{self.url}{path}", wait_until="domcontentloaded")
+        self.page.get_by_role("heading", level=1, name=heading).wait_for()
+        return self.page
+
+    def check(self) -> None:
+        """No complaint of the browser, and none of axe-core."""
+        assert self.complaints == []
+        results = Axe().run(self.page)
+        assert results.violations_count == 0, results.generate_report()
+
+    def confirm(self, verb: str) -> None:
+        """Confirm a change on the page that says what it will do."""
+        self.page.get_by_text("This will happen:").wait_for()
+        self.page.get_by_role("button", name=verb, exact=True).click()
+
+
+@pytest.fixture
+def visit(chromium: Browser, console: ConsoleProcess) -> Iterator[Callable[..., Visitor]]:
+    """`visit()`, or `visit(PHONE, dark=True)`: a person at the shared console."""
+    with contextlib.ExitStack() as contexts:
+
+        def visit(
+            size: dict[str, int] = DESKTOP,
+            *,
+            dark: bool = False,
+            at: ConsoleProcess | None = None,
+        ) -> Visitor:
+            context = chromium.new_context(
+                viewport={"width": size["width"], "height": size["height"]},
+                color_scheme="dark" if dark else "light",
+                reduced_motion="reduce",
+            )
+            context.set_default_timeout(15_000)
+            contexts.callback(context.close)
+            return Visitor(context, at or console)
+
+        yield visit

@@ -1,0 +1,192 @@
+"""The console of three brokers: one is killed and comes back; pages are kept as pictures."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
+from tests.console.conftest import (
+    DESKTOP,
+    PHONE,
+    SCREENSHOTS,
+    ConsoleProcess,
+    Visitor,
+    running_console,
+)
+from tests.support.cluster import Cluster
+from tests.support.confluent_client import admin
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+Visit = Callable[..., Visitor]
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """Three brokers with topics of a shop, and a group that is behind."""
+    address = f"{zookeeper.address}/console"
+    folder = tmp_path_factory.mktemp("console-cluster")
+    with Cluster(folder, address, 3, ["auto.leader.rebalance.enable=false"]) as running:
+        fill(running.bootstrap)
+        yield running
+
+
+def fill(bootstrap: str) -> None:
+    client = admin.AdminClient({"bootstrap.servers": bootstrap})
+    names = ("orders", "payments", "shipments", "customers", "returns", "invoices")
+    topics = [admin.NewTopic(name, 3, 3) for name in names]
+    for made in client.create_topics(topics).values():
+        made.result(30)
+    producer = Producer({"bootstrap.servers": bootstrap, "compression.type": "lz4"})
+    for number in range(3_000):
+        value = f'{{"id": {number}, "total": {number % 97}, "customer": "c{number % 40}"}}'
+        headers: dict[str, str | bytes | None] = {"source": "web"}
+        producer.produce(names[number % 3], value, f"key-{number % 40}", headers=headers)
+    producer.flush(30)
+    for group, wanted in (("billing", 400), ("shipping", 900)):
+        consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.subscribe(["orders"])
+        read = 0
+        while read < wanted:
+            read += len(consumer.consume(wanted - read, 1.0))
+        consumer.commit(asynchronous=False)
+        consumer.close()
+
+
+@pytest.fixture(scope="module")
+def of_cluster(
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ConsoleProcess]:
+    first: Path = cluster.brokers[0].data
+    with running_console(cluster.bootstrap, "--write", f"--data={first}") as process:
+        yield process
+
+
+PICTURES = (
+    ("overview", "", "Overview", "Throughput"),
+    ("topics", "topics", "Topics", "payments"),
+    ("topic", "topics/orders", "orders", "Leader epoch"),
+    ("messages", "topics/orders/messages", "orders", "done"),
+    ("groups", "groups", "Groups", "billing"),
+    ("group", "group?name=billing", "billing", "Members"),
+    ("cluster", "cluster", "Cluster", "Log directories"),
+    ("reassign", "cluster/reassign?topics=orders&brokers=0,1,2", "Plan", "Proposed"),
+    ("transactions", "transactions", "Transactions", ""),
+    ("security", "security", "Security", "Quotas"),
+    ("pipelines", "pipelines", "Pipelines", "Projects"),
+    ("log", "log?topic=orders&partition=0", "Log", "Base offset"),
+)
+
+
+@pytest.mark.parametrize(("name", "path", "heading", "words"), PICTURES)
+def test_every_page_is_kept_as_a_picture(
+    visit: Visit, of_cluster: ConsoleProcess, name: str, path: str, heading: str, words: str
+) -> None:
+    person = visit(DESKTOP, at=of_cluster)
+    page = person.open(path, heading)
+    page.get_by_text(words).first.wait_for()
+    if name == "messages":
+        page.get_by_role("button", name="Message").first.click()
+    if name == "overview":
+        page.locator("canvas").wait_for()
+    page.screenshot(path=SCREENSHOTS / f"{name}.png")
+    person.check()
+
+
+def test_the_dark_and_the_phone_are_kept_as_pictures(
+    visit: Visit, of_cluster: ConsoleProcess
+) -> None:
+    person = visit(DESKTOP, dark=True, at=of_cluster)
+    person.open("", "Overview").locator("canvas").wait_for()
+    person.page.screenshot(path=SCREENSHOTS / "overview-dark.png")
+    person.check()
+    person = visit(PHONE, at=of_cluster)
+    page = person.open("topics/orders/messages", "orders")
+    page.get_by_text("done").wait_for()
+    page.screenshot(path=SCREENSHOTS / "messages-phone.png")
+    person.check()
+
+
+def test_a_simulated_run_is_played_and_scrubbed(visit: Visit, of_cluster: ConsoleProcess) -> None:
+    person = visit(at=of_cluster)
+    page = person.open("simulation?seed=7&seconds=12", "Simulation")
+    page.get_by_text("no law was broken").wait_for(timeout=120_000)
+    page.locator("#sim-picture text", has_text="controller").wait_for()
+    before = page.locator("#sim-time").text_content()
+    page.get_by_role("slider").press("ArrowRight")
+    assert page.locator("#sim-time").text_content() != before
+    page.get_by_role("button", name="Play").click()
+    page.get_by_role("button", name="Pause").click()
+    page.screenshot(path=SCREENSHOTS / "simulation.png")
+    person.check()
+
+
+def test_a_broker_that_is_killed_shows_and_heals_by_itself(
+    visit: Visit, of_cluster: ConsoleProcess, cluster: Cluster
+) -> None:
+    person = visit(at=of_cluster)
+    page = person.open("", "Overview")
+    rate = page.locator(".tile", has_text="Messages a second").locator("dd")
+    rate.filter(has_text="0").wait_for()
+    cluster.brokers[1].kill()
+    page.get_by_text("broker 1 left the cluster").wait_for(timeout=60_000)
+    page.get_by_text("is led by broker").first.wait_for(timeout=60_000)
+    page.locator(".tile.warn", has_text="Under-replicated").wait_for(timeout=60_000)
+    topic = visit(at=of_cluster)
+    topic.open("topics/orders", "orders").get_by_text("gone").first.wait_for()
+    topic.check()
+    cluster.start([1])
+    page.get_by_text("broker 1 joined the cluster").wait_for(timeout=60_000)
+    page.locator(".tile.warn").wait_for(state="detached", timeout=60_000)
+    person.check()
+
+
+def test_replicas_move_by_a_plan_that_was_proposed(
+    visit: Visit, of_cluster: ConsoleProcess, cluster: Cluster
+) -> None:
+    person = visit(at=of_cluster)
+    page = person.open("cluster/reassign?topics=returns&brokers=0,1,2", "Plan")
+    plan = (
+        '{"version": 1, "partitions": [{"topic": "returns", "partition": 0, "replicas": [2, 1]}]}'
+    )
+    page.get_by_label("The plan").fill(plan)
+    page.get_by_label("Throttle").fill("50000000")
+    page.get_by_role("button", name="Start…").click()
+    page.get_by_text("returns-0: replicas").wait_for()
+    person.confirm("Start")
+    page.get_by_text("1 partitions are being reassigned.").wait_for()
+    page.get_by_text("No partition is being reassigned").wait_for(timeout=60_000)
+    client = admin.AdminClient({"bootstrap.servers": cluster.bootstrap})
+    replicas = client.list_topics("returns").topics["returns"].partitions[0].replicas
+    assert sorted(replicas) == [1, 2]
+    page.get_by_role("button", name="Remove throttles…").click()
+    person.confirm("Remove")
+    page.get_by_text("Throttles were removed: returns").wait_for()
+    person.check()
+
+
+def test_a_cluster_that_is_gone_is_reported_and_comes_back(
+    visit: Visit, of_cluster: ConsoleProcess, cluster: Cluster
+) -> None:
+    person = visit(at=of_cluster)
+    page = person.open("topics", "Topics")
+    page.get_by_role("link", name="orders", exact=True).wait_for()
+    for broker in cluster.brokers.values():
+        broker.kill()
+    page.get_by_text("The cluster does not answer").wait_for(timeout=60_000)
+    began = time.monotonic()
+    cluster.start()
+    page.get_by_role("link", name="orders", exact=True).wait_for(timeout=60_000)
+    assert time.monotonic() - began < 90
+    person.check()
