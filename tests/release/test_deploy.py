@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
+from barnabas.cli.commands import app
 from barnabas.cli.server.server_entry import OPTIONS
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.properties import parse_properties
@@ -118,3 +120,18 @@ def test_the_page_for_operators_names_every_file() -> None:
     page = document("docs/operate.md")
     files: list[Path] = [each for each in DEPLOY.iterdir() if each.is_file()]
     assert [each.name for each in files if f"../deploy/{each.name}" not in page] == []
+
+
+def commands_of(page: str) -> list[str]:
+    return sorted(set(re.findall(r"barnabas ((?:[a-z-]+ ?)+[^`\n|]*)", page)))
+
+
+@pytest.mark.parametrize("line", commands_of(document("docs/operate.md")))
+def test_every_command_of_the_page_for_operators_exists(line: str) -> None:
+    node: Any = typer.main.get_command(app)
+    words = line.split()
+    while words and not words[0].startswith("-") and hasattr(node, "get_command"):
+        node = node.get_command(None, words.pop(0))
+        assert node is not None, line
+    options = {option for parameter in node.params for option in parameter.opts}
+    assert {word for word in words if word.startswith("-")} <= options
