@@ -482,6 +482,8 @@ class Node:
             self.logs,
             self.metadata,
             self.loop_monitor,
+            self.environment.clock,
+            self.configs,
         )
 
 

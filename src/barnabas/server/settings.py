@@ -1,5 +1,7 @@
 """The settings of the parts of a broker, read from its properties."""
 
+import ipaddress
+import logging
 import socket
 from typing import Final
 
@@ -18,6 +20,8 @@ from barnabas.server.maintenance.housekeeping import Intervals
 from barnabas.server.maintenance.log_cleaner import CleanerSettings
 from barnabas.server.metrics.metrics_listener import Address, parse_address
 from barnabas.server.network.connection_quotas import Limits
+
+log = logging.getLogger("barnabas.security")
 
 # Rolled segments are flushed within this time.
 FLUSH_CHECK_MS: Final = 1_000
@@ -43,6 +47,32 @@ def check_security(config: BrokerConfig) -> None:
             "sasl.mechanism.inter.broker.protocol must be included in sasl.enabled.mechanisms when"
             f" SASL is used for inter-broker communication; {mechanism} is not"
         )
+
+
+def warn_if_open(config: BrokerConfig) -> None:
+    """Log one line if strangers can do everything: listeners beyond this machine that do not ask
+    who a client is.
+    """
+    for each in config.listeners():
+        values = config.of_listener(each.name)
+        has_certificates = each.protocol == "SSL" and values.text("ssl.client.auth") == "required"
+        if each.protocol.startswith("SASL") or has_certificates or _is_loopback(each.host):
+            continue
+        log.warning(
+            "listener %s is open to everyone who reaches it: it does not authenticate clients;"
+            " see docs/security.md",
+            each,
+        )
+        return
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def make_authorizer(config: BrokerConfig) -> Authorizer | None:
