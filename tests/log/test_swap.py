@@ -50,9 +50,11 @@ class CountingDisk(RealDisk):
         self._note("resize", path)
         super().resize(path, size)
 
-    def replace(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
+    def replace(
+        self, path: str, data: bytes, /, *, sync: bool = True, private: bool = False
+    ) -> None:
         self._note("replace", path)
-        super().replace(path, data, sync=sync)
+        super().replace(path, data, sync=sync, private=private)
 
     def sync(self, path: str = "", /) -> None:
         self._note("sync", path)

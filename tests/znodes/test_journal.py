@@ -220,6 +220,14 @@ def test_ten_thousand_nodes_are_restored_from_transactions_and_from_a_snapshot(
     assert image_of(reopened(tmp_path)) == image_of(nodes)
 
 
+def test_only_its_owner_reads_the_journal_which_holds_credentials(tmp_path: Path) -> None:
+    journal = Journal(RealDisk(str(tmp_path)))
+    nodes = journal.open()
+    assert (tmp_path / "znodes.journal").stat().st_mode & 0o777 == 0o600
+    journal.compact(nodes)
+    assert (tmp_path / "znodes.journal").stat().st_mode & 0o777 == 0o600
+
+
 CHILD = """
 import asyncio, sys
 from barnabas.disk.disk import RealDisk

@@ -90,8 +90,13 @@ class Disk(Protocol):
 
     def load(self, path: str, /) -> bytes | None: ...
 
-    def replace(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
-        """Put a small file in place of what was there: a reader finds the old or the new, whole."""
+    def replace(
+        self, path: str, data: bytes, /, *, sync: bool = True, private: bool = False
+    ) -> None:
+        """Put a small file in place of what was there: a reader finds the old or the new, whole.
+
+        Only its owner can read a `private` one.
+        """
 
     def rename(self, path: str, new_path: str, /) -> None: ...
 
@@ -188,10 +193,14 @@ class RealDisk:
             finally:
                 os.close(descriptor)
 
-    def replace(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
+    def replace(
+        self, path: str, data: bytes, /, *, sync: bool = True, private: bool = False
+    ) -> None:
         full = self._full(path)
         with self._faults:
             with open(f"{full}.tmp", "wb") as file:
+                if private:
+                    os.fchmod(file.fileno(), 0o600)
                 file.write(data)
                 file.flush()
                 if sync:

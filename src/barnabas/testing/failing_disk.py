@@ -80,10 +80,12 @@ class MountedDisk(RealDisk):
         self._mount.check_room(self.log_dir)
         super().end_with(path, position, data)
 
-    def replace(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
+    def replace(
+        self, path: str, data: bytes, /, *, sync: bool = True, private: bool = False
+    ) -> None:
         self._mount.check_room(self.log_dir)
         # No fsync: the page cache survives a killed process, and tests do not cut the power.
-        super().replace(path, data, sync=False)
+        super().replace(path, data, sync=False, private=private)
 
     def rename(self, path: str, new_path: str, /) -> None:
         self._mount.check_alive()

@@ -114,7 +114,9 @@ class SimDisk:
             file = self._contents.file(path)
             return file.read(0, len(file.data))
 
-    def replace(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
+    def replace(
+        self, path: str, data: bytes, /, *, sync: bool = True, private: bool = False
+    ) -> None:
         with self.doing("replace", writes=True):
             file = File()
             self._contents.put(f"{path}.tmp", file)

@@ -91,7 +91,8 @@ class Journal:
             raise self._fault
         snapshot = b"".join(_snapshot(nodes))
         try:
-            self._disk.replace(FILE, snapshot)
+            # It holds the credentials of users.
+            self._disk.replace(FILE, snapshot, private=True)
             self._file = self._disk.open(FILE)
         except DiskFault as fault:
             self._fault = fault
