@@ -50,7 +50,9 @@ class ReplayedTable(ArchiveDirectory):
         files = tuple(_archived(file, name, partitions) for file in self._files.values())
         return Manifest(state.sequence, {name: topic}, files)
 
-    def rows(self, spark: "SparkSession", files: Iterable[ArchivedFile]) -> "DataFrame":
+    def rows(
+        self, spark: "SparkSession", _: ArchiveDirectory, files: Iterable[ArchivedFile]
+    ) -> "DataFrame":
         """The records in these files. Decoded values are JSON again."""
         from pyspark.sql.types import StructType
 
