@@ -51,9 +51,9 @@ class ReplayedTable(ArchiveDirectory):
         return Manifest(state.sequence, {name: topic}, files)
 
     def rows(
-        self, spark: "SparkSession", _: ArchiveDirectory, files: Iterable[ArchivedFile]
+        self, spark: "SparkSession", folder: ArchiveDirectory, files: Iterable[ArchivedFile]
     ) -> "DataFrame":
-        """The records in these files. Decoded values are JSON again."""
+        """The records in these files of this table. Decoded values are JSON again."""
         from pyspark.sql.types import StructType
 
         definition = self._snapshot.state.definition
