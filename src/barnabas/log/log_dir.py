@@ -20,6 +20,7 @@ HIGH_WATERMARK: Final = "replication-offset-checkpoint"
 FIRST_DIRTY_OFFSET: Final = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 META_PROPERTIES: Final = "meta.properties"
+META_VERSION: Final = 0  # of ZooKeeper mode; 1 is KRaft's
 _CHECKPOINTS: Final = (RECOVERY_POINT, LOG_START_OFFSET, HIGH_WATERMARK, FIRST_DIRTY_OFFSET)
 
 Offsets = Mapping[TopicPartition, int]
@@ -154,9 +155,10 @@ class LogDir:
             self._write_meta(broker_id, cluster_id)
             return
         path = f"{self.disk.log_dir}/{META_PROPERTIES}"
-        if meta.get("version") != "0":
+        if meta.get("version") != str(META_VERSION):
             raise ConfigError(
-                f"{path} has version={meta.get('version')}; only 0 (ZooKeeper mode) is known"
+                f"{path} has version={meta.get('version')}; this release knows {META_VERSION}"
+                " (ZooKeeper mode): use the release that wrote it, or a newer one"
             )
         if meta.get("broker.id") != str(broker_id):
             raise ConfigError(
@@ -170,5 +172,5 @@ class LogDir:
             )
 
     def _write_meta(self, broker_id: BrokerId, cluster_id: str) -> None:
-        text = f"#\nbroker.id={broker_id}\ncluster.id={cluster_id}\nversion=0\n"
+        text = f"#\nbroker.id={broker_id}\ncluster.id={cluster_id}\nversion={META_VERSION}\n"
         self.disk.replace(META_PROPERTIES, text.encode())

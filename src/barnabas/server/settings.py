@@ -10,6 +10,11 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Listener
 from barnabas.controller.handle.active_controller import ControllerSettings
 from barnabas.replication.follower.fetcher import FetcherSettings
+from barnabas.security.acl_cache import AclCache
+from barnabas.security.acl_decision import Rules
+from barnabas.security.acls import InvalidAcl, check_principal
+from barnabas.security.authorizer import Authorizer
+from barnabas.security.client_quotas import Window
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.maintenance.housekeeping import Intervals
 from barnabas.server.maintenance.log_cleaner import CleanerSettings
@@ -20,6 +25,7 @@ log = logging.getLogger("barnabas.security")
 
 # Rolled segments are flushed within this time.
 FLUSH_CHECK_MS: Final = 1_000
+ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
 
 
 def check_security(config: BrokerConfig) -> None:
@@ -67,6 +73,35 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def make_authorizer(config: BrokerConfig) -> Authorizer | None:
+    """The authorizer, or None without one. Raises ConfigError for one that is not served."""
+    name = config.str("authorizer.class.name")
+    if not name:
+        return None
+    if name != ACL_AUTHORIZER:
+        raise ConfigError(f"authorizer.class.name: {name} is not known, only {ACL_AUTHORIZER}")
+    users = (config.optional_str("super.users") or "").split(";")
+    named = [user.strip() for user in users if user.strip()]
+    for user in named:
+        try:
+            check_principal(user)
+        except InvalidAcl as e:
+            raise ConfigError(f"super.users: {e}") from e
+    everyone = config.bool("allow.everyone.if.no.acl.found")
+    return Authorizer(AclCache(), Rules(frozenset(named), everyone))
+
+
+def quota_windows(config: BrokerConfig) -> tuple[Window, Window]:
+    """The windows of client quotas, and of the quota on changes of topics."""
+    return (
+        Window(config.int("quota.window.num"), config.int("quota.window.size.seconds")),
+        Window(
+            config.int("controller.quota.window.num"),
+            config.int("controller.quota.window.size.seconds"),
+        ),
+    )
 
 
 def advertised(config: BrokerConfig, opened: list[Listener]) -> dict[str, tuple[str, int]]:

@@ -36,13 +36,24 @@ from barnabas.znodes.paths import (
 # Cluster
 
 
+_CLUSTER_ID_VERSION: Final = 1
+
+
 def encode_cluster_id(cluster_id: str) -> bytes:
-    return to_json({"version": "1", "id": cluster_id})
+    return to_json({"version": str(_CLUSTER_ID_VERSION), "id": cluster_id})
 
 
 def decode_cluster_id(data: bytes) -> str:
+    """The id of the cluster. Raises MalformedZnode, also if a newer release wrote the tree."""
     with reading(CLUSTER_ID):
-        return text(parsed(data)["id"])
+        fields = parsed(data)
+        version = int(str(fields.get("version", _CLUSTER_ID_VERSION)))
+        if version > _CLUSTER_ID_VERSION:
+            raise ValueError(
+                f"version {version} is newer than {_CLUSTER_ID_VERSION}, which this release knows:"
+                " use the release that wrote it, or a newer one"
+            )
+        return text(fields["id"])
 
 
 # Brokers

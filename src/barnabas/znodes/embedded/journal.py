@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from barnabas.base.checksum import crc32c
-from barnabas.base.errors import BarnabasError, DiskFault
+from barnabas.base.errors import BarnabasError, ConfigError, DiskFault
 from barnabas.disk.disk import DataFile, Disk
 from barnabas.znodes.embedded.nodes import Change, Changed, Checked, Created, Deleted, Nodes, Znode
 
@@ -56,7 +56,7 @@ class Journal:
 
         Ephemeral nodes are included: the tree ends their sessions.
 
-        Raises  JournalDamaged, DiskFault
+        Raises  JournalDamaged, DiskFault; ConfigError if a newer release wrote it
         """
         data = self._disk.load(FILE)
         if data is None:
@@ -111,6 +111,7 @@ class Journal:
         """The tree in the lines, and the offset at which the last good line ends."""
         lines = self._lines(data)
         offset, end, header = next(lines, (0, 0, None))
+        self._check_format(header)
         if not (isinstance(header, list) and header[:2] == [MAGIC, FORMAT]):
             raise self._damaged(0, f"it has no header of {MAGIC} format {FORMAT}")
         nodes = Nodes()
@@ -127,6 +128,14 @@ class Journal:
             nodes.apply(zxid, [_decode_change(change) for change in changes])
             good = end
         return nodes, good
+
+    def _check_format(self, header: object) -> None:
+        match header:
+            case [magic, int(written), *_] if magic == MAGIC and written > FORMAT:
+                raise ConfigError(
+                    f"{self._disk.log_dir}/{FILE} has format {written}; this release knows"
+                    f" {FORMAT}: use the release that wrote it, or a newer one"
+                )
 
     def _lines(self, data: bytes) -> Iterator[tuple[int, int, Any]]:
         """Start, end and content of every good line; a bad tail is left out."""

@@ -1,0 +1,66 @@
+"""Upgrades: directories of earlier releases are opened, those of later ones are refused."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from barnabas.znodes import layout
+from barnabas.znodes.embedded.journal import FILE, _line
+from barnabas.znodes.tree import MalformedZnode
+from tests.support.broker import BrokerProcess
+from tests.support.documents import ROOT
+
+RELEASES = sorted((ROOT / "tests" / "golden").glob("barnabas-*"))
+# The group has been empty since the release: by default its offsets would expire.
+OVERRIDES = ("offsets.retention.minutes=1000000000", "group.initial.rebalance.delay.ms=0")
+
+
+@pytest.fixture(params=RELEASES, ids=lambda path: path.name)
+def upgraded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker on a copy of what an earlier release wrote."""
+    broker = BrokerProcess(tmp_path, OVERRIDES)
+    shutil.copytree(request.param, broker.data)
+    yield broker
+    broker.close()
+
+
+def test_a_directory_of_an_earlier_release_is_read_and_written(upgraded: BrokerProcess) -> None:
+    upgraded.start()
+    producer = Producer({"bootstrap.servers": upgraded.bootstrap})
+    producer.produce("orders", b"after", partition=0)
+    assert producer.flush(10) == 0
+    consumer = Consumer({"bootstrap.servers": upgraded.bootstrap, "group.id": "billing"})
+    asked = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
+    assert [each.offset for each in consumer.committed(asked, 10)] == [7, 4]
+    consumer.assign([TopicPartition("orders", 0, 0)])
+    values = [message.value() for message in consumer.consume(11, 10)]
+    consumer.close()
+    assert values == [*(f"order {n}".encode() for n in range(0, 20, 2)), b"after"]
+    upgraded.stop()
+
+
+def test_a_broker_refuses_a_log_directory_of_a_later_release(upgraded: BrokerProcess) -> None:
+    meta = upgraded.data / "meta.properties"
+    meta.write_text(meta.read_text().replace("version=0", "version=9"))
+    code, error = upgraded.fail_to_start()
+    assert code != 0
+    assert "has version=9; this release knows 0" in error
+    assert "Traceback" not in error
+
+
+def test_a_broker_refuses_a_tree_of_a_later_release(upgraded: BrokerProcess) -> None:
+    (upgraded.data / FILE).write_bytes(_line(["barnabas-znodes", 2, 0, 0]))
+    code, error = upgraded.fail_to_start()
+    assert code != 0
+    assert "has format 2; this release knows 1" in error
+    assert "Traceback" not in error
+
+
+def test_a_cluster_id_of_a_later_release_is_refused() -> None:
+    written = layout.encode_cluster_id("abc")
+    assert layout.decode_cluster_id(written) == "abc"
+    with pytest.raises(MalformedZnode, match="version 2 is newer than 1"):
+        layout.decode_cluster_id(written.replace(b'"1"', b'"2"'))
