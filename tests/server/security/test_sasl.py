@@ -20,7 +20,7 @@ from tests.server.security.conftest import SecureBroker, StartBroker
 from tests.support import kafka_python_client
 from tests.support.waiting import until
 
-SOON = 20.0
+SOON = 60.0
 ALICE = {"sasl_mechanism": "PLAIN", "sasl_username": "alice", "sasl_password": 'a"l\\ice'}
 ILLEGAL_SASL_STATE, UNSUPPORTED_MECHANISM, FAILED = 34, 33, 58
 
