@@ -26,7 +26,7 @@ from barnabas.security.acls import (
     ResourcePattern,
     ResourceType,
 )
-from barnabas.server.requests.api_access import ACCESS
+from barnabas.server.requests.api_access import ACCESS, table
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.schema import adapt, request_type
 from tests.server.api_requests import of, requests
@@ -137,6 +137,10 @@ async def state(broker: Insight) -> Any:
 def test_s28_the_table_has_every_api_that_is_served() -> None:
     assert set(map(int, APIS)) <= ACCESS.keys()
     assert list(ACCESS) == sorted(ACCESS)
+
+
+def test_s28_the_page_of_security_has_the_table() -> None:
+    assert table() in Path("docs/security.md").read_text("utf-8")
 
 
 def test_s28_without_rights_every_api_refuses_and_changes_nothing(tmp_path: Path) -> None:

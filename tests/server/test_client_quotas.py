@@ -138,6 +138,36 @@ def test_s37_a_fetch_beyond_its_quota_is_empty_and_a_small_quota_progresses(tmp_
     with_broker(tmp_path, scenario, **WINDOWS)
 
 
+def test_s39_the_time_on_the_loop_is_counted(tmp_path: Path) -> None:
+    async def scenario(broker: Insight) -> None:
+        await broker.create("t")
+        admin, client = await broker.connect(), await broker.connect()
+        assert await alter(admin, entity(client_id="raw"), request_percentage=0.0001) == 0
+        slow = await client.ask(produce(("t", 0, batch()), acks=1))
+        assert 0 < slow.throttle_time.total_seconds() <= 1  # one window at most
+        assert await alter(admin, entity(client_id="test"), request_percentage=0.0001) == 0
+        answer = await ask(await broker.connect(), ApiKey.METADATA, of(topics=()))
+        assert 0 < answer.throttle_time.total_seconds() <= 1
+
+    with_broker(tmp_path, scenario, **WINDOWS)
+
+
+def test_s41_connections_beyond_the_rate_of_their_address_are_closed(tmp_path: Path) -> None:
+    async def scenario(broker: Insight) -> None:
+        admin = await broker.connect()
+        wanted = entity(ip="127.0.0.2")
+        assert await alter(admin, wanted, connection_creation_rate=1.0) == 0
+        early = [await broker.connect(host="127.0.0.2") for _ in range(2)]
+        late = await broker.connect(host="127.0.0.2")
+        await late.send(fetch())
+        assert await late.is_closed()
+        for client in early:
+            assert (await ask(client, ApiKey.METADATA, of(topics=()))).brokers
+        assert (await ask(await broker.connect(), ApiKey.METADATA, of(topics=()))).brokers
+
+    with_broker(tmp_path, scenario, **WINDOWS)
+
+
 def test_s40_changes_of_topics_beyond_the_quota_are_refused_or_throttled(tmp_path: Path) -> None:
     async def scenario(broker: Insight) -> None:
         client = await broker.connect()

@@ -83,11 +83,7 @@ class ClientQuotas:
         self.entities: dict[QuotaEntity, dict[str, float]] = {}
         self._meters: dict[tuple[str, QuotaEntity], Meter | TokenBucket] = {}
         self._clients: dict[tuple[str, str], ClientMeters] = {}
-
-    @property
-    def is_used(self) -> bool:
-        """Whether any client could have a quota."""
-        return bool(self.entities)
+        self.is_used = False  # by any user or client id
 
     def know(self, entity: QuotaEntity, values: Mapping[str, float]) -> None:
         """Use these quotas of an entity; meters keep what they recorded."""
@@ -96,6 +92,7 @@ class ClientQuotas:
         else:
             self.entities.pop(entity, None)
         self._clients.clear()
+        self.is_used = any(each.ip is ABSENT for each in self.entities)
 
     def quota(self, user: str, client_id: str, key: str) -> tuple[QuotaEntity, float] | None:
         """The entity whose quota is in force, and its value."""
@@ -113,6 +110,19 @@ class ClientQuotas:
                 self._clients.clear()
             found = self._clients[user, client_id] = self._made(user, client_id, now)
         return found
+
+    def connections_of(self, ip: str) -> Meter | None:
+        """The meter of an address's new connections, None if they have no quota."""
+        for entity in (QuotaEntity(ip=ip), QuotaEntity(ip=DEFAULT)):
+            bound = self.entities.get(entity, {}).get(CONNECTION)
+            if bound is not None:
+                key = (CONNECTION, QuotaEntity(ip=ip))
+                meter = self._meters.get(key)
+                if not isinstance(meter, Meter):
+                    meter = self._meters[key] = Meter(bound, *self.window)
+                meter.bound = bound
+                return meter
+        return None
 
     def _made(self, user: str, client_id: str, now: float) -> ClientMeters:
         meters = ClientMeters()

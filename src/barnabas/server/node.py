@@ -133,7 +133,9 @@ class Node:
         self.configs = Configs(self._coordination, self.broker_id, self.config, passwords)
         self._settings = BrokerSettings(self.configs)
         self._statistics = RequestStatistics(self.environment.stopwatch)
-        self.quotas = ConnectionQuotas(limits(self.config))
+        window, controller_window = quota_windows(self.config)
+        self._client_quotas = ClientQuotas(window, controller_window)
+        self.quotas = ConnectionQuotas(limits(self.config), self._client_quotas)
         self.authorizer = make_authorizer(self.config)
         self.connections = OpenConnections(self.quotas, self.timer)
         self._sessions = FetchSessions(
@@ -143,8 +145,6 @@ class Node:
             self._time,
         )
         self.acls = self._acl_admin()
-        window, controller_window = quota_windows(self.config)
-        self._client_quotas = ClientQuotas(window, controller_window)
         self.client_quotas = QuotaAdmin(
             self._coordination, self.configs, self._client_quotas, self.connections
         )

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from barnabas.base.errors import ErrorCode
 from barnabas.coordinator.coordinator_topic import partition_of
 from barnabas.wire.apis import ApiKey
 from tests.server.admin.client import Client, parts
-from tests.server.admin.running import until
+from tests.server.admin.running import broker, until
 
 RETRIED = (
     ErrorCode.coordinator_not_available,
@@ -399,3 +400,39 @@ def test_an_operator_changes_the_version_of_transactions(client: Client) -> None
     until(lambda: levels(client) == {}, "no version")
     assert update(client, 0, 2, allow_downgrade=False) is ErrorCode.none
     until(lambda: levels(client) == {"transaction.version": 2}, "version 2 again")
+
+
+def test_transactions_stop_when_the_partition_count_of_their_topic_changes(tmp_path: Path) -> None:
+    """T2: an id would have another partition, without its state"""
+    with broker(tmp_path) as running, running.client() as client:
+        producer = init(client, "t")
+        assert producer.error_code is ErrorCode.none
+        wanted = parts(name="__transaction_state", count=51, assignments=None)
+        (grown,) = client.call(ApiKey.CREATE_PARTITIONS, 3, topics=(wanted,)).results
+        assert grown.error_code is ErrorCode.none
+
+        def is_refused() -> bool:
+            response = client.call(ApiKey.INIT_PRODUCER_ID, 5, transactional_id="t", **TIMEOUT)
+            return bool(response.error_code == ErrorCode.coordinator_not_available)
+
+        until(is_refused, "the coordinator to stop")
+
+
+def test_a_restarted_broker_knows_its_transactions(tmp_path: Path) -> None:
+    """T7"""
+    with broker(tmp_path) as running, running.client() as client:
+        create(client, "orders")
+        producer = init(client, "t")
+        add(client, "t", producer, {"orders": (0, 2)})
+    with broker(tmp_path) as running, running.client() as client:
+        find(client, "t")
+        until(lambda: describe(client, "t").error_code is ErrorCode.none, "the transaction")
+        described = describe(client, "t")
+        assert described.transaction_state == "Ongoing"
+        assert (described.producer_id, described.producer_epoch) == (producer.producer_id, 0)
+        assert [(each.topic, each.partitions) for each in described.topics] == [("orders", (0, 2))]
+        assert end(client, "t", producer).error_code is ErrorCode.none
+        until(
+            lambda: describe(client, "t").transaction_state == "CompleteCommit",
+            "the markers and the completion",
+        )

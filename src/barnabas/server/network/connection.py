@@ -462,6 +462,12 @@ class Connection(asyncio.BufferedProtocol):
         self._throttling = self._loop.call_later(ms / 1000, self._on_throttled)
         self._pause_reading()
 
+    def close_later(self, ms: int) -> None:
+        """Serve nothing, and close then: the address opens connections faster than its quota."""
+        why = f"connection_creation_rate of {self.host} is exceeded"
+        self._throttling = self._loop.call_later(ms / 1000, self.close, why)
+        self._pause_reading()
+
     def _on_throttled(self) -> None:
         self._throttling = None
         self._go_on()

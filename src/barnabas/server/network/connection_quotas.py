@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from barnabas.base.errors import ConfigError
+from barnabas.security.client_quotas import ClientQuotas
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,9 @@ class Limits:
 class ConnectionQuotas:
     """Counts connections, and refuses those beyond the limits."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, client_quotas: ClientQuotas | None = None) -> None:
         self.limits = limits
+        self._client_quotas = client_quotas
         self._per_ip_overrides: dict[str, int] = {}
         self._total = 0
         self._per_ip: Counter[str] = Counter()
@@ -54,6 +56,13 @@ class ConnectionQuotas:
         if self._per_ip[host] > per_ip:
             return f"max.connections.per.ip={per_ip} is reached for {host}"
         return None
+
+    def throttle_ms(self, host: str, now: float) -> int:
+        """For how long a new connection from this address waits to be closed; 0: it may stay."""
+        if self._client_quotas is None:
+            return 0
+        meter = self._client_quotas.connections_of(host)
+        return 0 if meter is None else meter.record(1, now)
 
     def remove(self, host: str) -> None:
         """Count a connection from this address no more, whether or not it was refused."""

@@ -53,6 +53,8 @@ class OpenConnections:
             return "the broker stops"
         if refusal is None:
             watch.arm()
+            if throttle_ms := self._quotas.throttle_ms(connection.host, connection.now()):
+                connection.close_later(throttle_ms)
         return refusal
 
     def lost(self, connection: Connection) -> None:
