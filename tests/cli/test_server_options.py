@@ -97,7 +97,6 @@ def test_unsupported_security_configs_are_rejected(override: str, error: str) ->
 @pytest.mark.parametrize(
     "override",
     [
-        "authorizer.class.name=kafka.Authorizer",
         "sasl.enabled.mechanisms=SCRAM-SHA-256",
         "ssl.keystore.location=/etc/keys.jks",
         "ssl.client.auth=required",

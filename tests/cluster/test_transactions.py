@@ -104,7 +104,6 @@ def all_seen(cluster: Cluster, topic: str, numbers: set[int]) -> Callable[[], bo
     return lambda: committed(cluster, topic) == [Counter(numbers)] * PARTITIONS
 
 
-@pytest.mark.long
 def test_a_transaction_commits_although_its_coordinator_is_killed_before(
     fresh_cluster: Callable[..., Cluster],
 ) -> None:

@@ -2,12 +2,11 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
-from playwright.sync_api import Browser
 
 from barnabas.cli.main import run
 from tests.console.conftest import ConsoleProcess, Visitor, running_console
@@ -176,14 +175,6 @@ def test_preferred_leaders_are_elected_and_throttles_removed(visit: Visit) -> No
 # -- who may -----------------------------------------------------------------
 
 
-@pytest.fixture
-def context(chromium: Browser) -> Iterator[object]:
-    context = chromium.new_context()
-    context.set_default_timeout(15_000)
-    yield context
-    context.close()
-
-
 def test_a_console_without_write_offers_no_change_and_refuses_all(
     visit: Visit, broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
@@ -225,6 +216,7 @@ def test_the_password_opens_the_console_and_names_the_person(
         page.get_by_text(re.compile("ada · read-only")).wait_for()
 
 
+@pytest.mark.long
 def test_a_proxy_names_the_person_and_nobody_else_gets_in(
     visit: Visit, broker: BrokerProcess
 ) -> None:
@@ -246,8 +238,9 @@ def test_an_open_address_needs_a_door(capfd: pytest.CaptureFixture[str]) -> None
     assert "others than this machine reach it" in capfd.readouterr().err
 
 
+@pytest.mark.long
 def test_every_change_is_in_the_audit_log(
-    chromium: Browser, visit: Visit, broker: BrokerProcess, group: str, tmp_path: Path
+    visit: Visit, broker: BrokerProcess, group: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "audit.jsonl"
     with running_console(broker.bootstrap, "--write", f"--audit-log={log}") as writing:

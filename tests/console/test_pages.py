@@ -69,7 +69,20 @@ PAGES = (
 )
 
 
-@pytest.mark.parametrize(("path", "heading", "words"), PAGES)
+# The pages that every run of the suite visits.
+FIRST = (
+    "",
+    f"topics?q={ORDERS}",
+    f"topics/{ORDERS}",
+    f"topics/{ORDERS}/messages?limit=200",
+    "groups",
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "heading", "words"),
+    [pytest.param(*each, marks=() if each[0] in FIRST else pytest.mark.long) for each in PAGES],
+)
 def test_a_page_shows_what_it_is_for_without_complaints(
     visit: Visit, orders: str, path: str, heading: str, words: str
 ) -> None:
@@ -133,9 +146,9 @@ def test_what_happens_appears_on_an_open_page_by_itself(
     ("kind", "text", "found"),
     [
         ("expression", 'value.total > 400 and headers.source == "web"', "1 shown, 60 read"),
-        ("path", "$.customer.name = c3", "12 shown, 60 read"),
-        ("key", "key-59", "1 shown, 60 read"),
-        ("header", "source=shop", "30 shown, 60 read"),
+        pytest.param("path", "$.customer.name = c3", "12 shown", marks=pytest.mark.long),
+        pytest.param("key", "key-59", "1 shown", marks=pytest.mark.long),
+        pytest.param("header", "source=shop", "30 shown", marks=pytest.mark.long),
     ],
 )
 def test_messages_are_filtered_by_what_is_in_them(
@@ -167,6 +180,7 @@ def test_a_live_tail_shows_a_message_as_it_arrives_and_opens_it(
     person.check()
 
 
+@pytest.mark.long
 def test_an_expression_that_is_none_says_what_is_wrong(visit: Visit, orders: str) -> None:
     person = visit()
     path = f"topics/{ORDERS}/messages?filter=expression&text=__import__('os')"

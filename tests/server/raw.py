@@ -256,8 +256,11 @@ class Insight:
         (endpoint,) = self.running.endpoints
         return endpoint.host, endpoint.port
 
-    async def connect(self, limit: int = 2**20) -> RawClient:
-        client = RawClient(*await asyncio.open_connection(*self.address, limit=limit))
+    async def connect(self, limit: int = 2**20, host: str | None = None) -> RawClient:
+        """A client, at another address of the loopback network if `host` says so."""
+        local = None if host is None else (host, 0)
+        opened = await asyncio.open_connection(*self.address, limit=limit, local_addr=local)
+        client = RawClient(*opened)
         self.clients.append(client)
         return client
 

@@ -44,9 +44,9 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     collect = FetchCollector.collect
 
-    def counted(self: FetchCollector, request: Any, context: Any, version: int) -> Any:
+    def counted(self: FetchCollector, request: Any, context: Any, version: int, client: Any) -> Any:
         seen.append(len(context.wanted))
-        return collect(self, request, context, version)
+        return collect(self, request, context, version, client)
 
     monkeypatch.setattr(FetchCollector, "collect", counted)
     return seen

@@ -55,9 +55,9 @@ def test_a_fetch_that_waited_is_answered_by_a_shortcut_as_by_the_long_way(
     looked: list[int] = []
     collect = FetchCollector.collect
 
-    def counted(self: FetchCollector, request: Any, context: Any, version: int) -> Any:
+    def counted(self: FetchCollector, request: Any, context: Any, version: int, client: Any) -> Any:
         looked.append(version)
-        return collect(self, request, context, version)
+        return collect(self, request, context, version, client)
 
     monkeypatch.setattr(FetchCollector, "collect", counted)
 

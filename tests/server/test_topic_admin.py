@@ -5,7 +5,7 @@ import errno
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 from unittest.mock import patch
 
 import pytest
@@ -13,12 +13,15 @@ from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopic
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import BrokerId
-from barnabas.server.cluster.config_admin import NOTIFICATIONS_KEPT, Alteration, Operation, Resource
+from barnabas.server.cluster.change_notifications import NOTIFICATIONS_KEPT
+from barnabas.server.cluster.config_admin import Alteration, Operation, Resource
 from barnabas.server.cluster.metadata_cache import NO_LEADER, BrokerImage
 from barnabas.server.cluster.topic_admin import Topics
 from barnabas.server.cluster.topic_creation import NewTopic
 from barnabas.server.handlers import delete_topics
+from barnabas.server.requests.access import EVERYTHING
 from barnabas.server.requests.dispatch import Call
+from barnabas.server.requests.mutations import Mutations
 from barnabas.znodes import layout, paths
 from tests.server.raw import Insight, until, with_broker
 
@@ -32,7 +35,8 @@ def test_a_topic_deleted_by_its_id_is_that_one_and_no_other_of_its_name(tmp_path
         await broker.topics.delete("orders")
         await broker.topics.gone("orders", old_id, timeout_ms=10_000)
         new_id = await insight.create("orders")
-        by_id = await delete_topics._delete(broker, None, old_id, 6)
+        call: Any = SimpleNamespace(version=6, access=EVERYTHING, meters=None, connection=None)
+        by_id = await delete_topics._delete(broker, None, old_id, call, Mutations(call, 5))
         assert by_id.error_code == ErrorCode.unknown_topic_id
         with pytest.raises(BrokerError) as refused:
             await broker.topics.delete("orders", old_id)
@@ -157,7 +161,10 @@ def test_topics_deleted_by_one_request_are_awaited_together(tmp_path: Path) -> N
             async with asyncio.timeout(10):
                 await all_wait.wait()
 
-        broker, call = insight.running.broker, cast(Call, SimpleNamespace(version=6))
+        broker, call = (
+            insight.running.broker,
+            cast(Call, SimpleNamespace(version=6, access=EVERYTHING, meters=None, connection=None)),
+        )
         for name in names:
             await insight.create(name)
         with patch.object(Topics, "gone", awaited):

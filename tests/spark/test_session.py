@@ -1,5 +1,9 @@
 """Spark sessions: where Spark runs, its errors, and what is left behind."""
 
+import logging
+import os
+import pty
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -10,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.spark import session
-from barnabas.spark.session import SparkPlace, spark_session
+from barnabas.spark.session import SparkPlace, quiet_python, spark_session
 from barnabas.spark.spark_errors import LATE, SparkCommandFailed, unless_late
 from tests.spark.commands import barnabas
 
@@ -120,3 +124,22 @@ def test_help_has_examples(command: str) -> None:
     ended = barnabas("pipeline", command, "--help")
     assert ended.code == 0
     assert f"barnabas pipeline {command}" in ended.out
+
+
+def test_py4js_traceback_of_a_connection_that_ends_is_not_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    quiet_python()
+    logging.getLogger("py4j.clientserver").error("Exception while sending command.")
+    assert capsys.readouterr().err == ""
+
+
+def test_on_a_terminal_the_start_of_spark_is_shown() -> None:
+    code = (
+        "from barnabas.spark.terminal import show_status\nwith show_status('starting Spark'): pass"
+    )
+    parent, child = pty.openpty()
+    with os.fdopen(parent, "rb", buffering=0) as terminal:
+        subprocess.run([sys.executable, "-c", code], stderr=child, check=True)
+        os.close(child)
+        assert b"starting Spark..." in terminal.read(4_096)

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.base.errors import ErrorCode
 from barnabas.client.requests import read_response
-from barnabas.testing.error_responses import refuse
+from barnabas.server.requests.error_responses import refuse
 from barnabas.testing.misuse import Misuse, find_api
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.schema import adapt, request_type, write_response
@@ -35,6 +35,10 @@ RESOURCE = of(resource_type=2, resource_name="t", configs=(of(name="a", value="b
 
 # The request, and the place of the error in the response: a path of fields.
 PLACES: dict[ApiKey, tuple[Any, str]] = {
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (of(deletions=(of(name="u"),)), "results"),
+    ApiKey.ALTER_CLIENT_QUOTAS: (of(entries=(of(entity=(of(entity_type="user"),)),)), "entries"),
+    ApiKey.CREATE_ACLS: (of(creations=(of(resource_name="t"),)), "results"),
+    ApiKey.DELETE_ACLS: (of(filters=(of(resource_name_filter="t"),)), "filter_results"),
     ApiKey.PRODUCE: (
         of(acks=1, topic_data=(of(name="t", partition_data=(of(index=3, records=b""),)),)),
         "responses.partition_responses",
@@ -92,7 +96,7 @@ EARLIER: dict[tuple[ApiKey, int], str] = {
     **{(ApiKey.OFFSET_FETCH, version): "topics.partitions" for version in range(2)},
 }
 # Earlier versions list only existing log directories.
-FIRST_WITH_A_PLACE = {ApiKey.DESCRIBE_LOG_DIRS: 3}
+FIRST_WITH_A_PLACE = {ApiKey.DESCRIBE_LOG_DIRS: 3, ApiKey.ADD_PARTITIONS_TO_TXN: 4}
 
 
 def said(answer: Any, path: str = "") -> Iterator[tuple[str, ErrorCode]]:

@@ -65,7 +65,8 @@ def with_connection_options(function: Callable[..., Any]) -> Callable[..., Any]:
             for name, annotation in added.items()
         ),
     ]
-    wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    described: Any = wrapped
+    described.__signature__ = signature.replace(parameters=parameters)
     wrapped.__annotations__ = function.__annotations__ | added
     return wrapped
 

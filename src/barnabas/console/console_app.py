@@ -83,6 +83,7 @@ def build_app(state: ConsoleState) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        state.warm_up()
         yield
         state.close()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -20,8 +21,19 @@ from barnabas.console.watch.group_lags import GroupLags
 from barnabas.console.web.access import Sessions
 from barnabas.console.web.audit_log import AuditLog
 from barnabas.console.web.rendering import Templates
+from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.schema import request_type, response_type
 
+_LOG: Final = logging.getLogger("barnabas.console")
 _THREADS: Final = 4
+_FIRST_APIS: Final = (
+    ApiKey.METADATA,
+    ApiKey.API_VERSIONS,
+    ApiKey.LIST_OFFSETS,
+    ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.LIST_GROUPS,
+    ApiKey.OFFSET_FETCH,
+)
 _LINGER_S: Final = 10.0
 
 
@@ -42,6 +54,7 @@ class ClusterHandle:
         self._viewers += 1
         if self._watching is None or self._watching.done():
             self._watching = asyncio.ensure_future(self.watch.run())
+            self._watching.add_done_callback(_log_failure)
         try:
             yield
         finally:
@@ -58,6 +71,18 @@ class ClusterHandle:
         if self._watching is not None:
             self._watching.cancel()
         self.client.close()
+
+
+def _load_schemas() -> None:
+    for key in _FIRST_APIS:
+        request_type(key, APIS[key].highest)
+        response_type(key, APIS[key].highest)
+
+
+def _log_failure(watching: "asyncio.Task[None]") -> None:
+    """A watch that fails is a bug; it starts again with the next live view."""
+    if not watching.cancelled() and (failure := watching.exception()) is not None:
+        _LOG.error("the watch of the cluster failed", exc_info=failure)
 
 
 class ConsoleState:
@@ -78,6 +103,10 @@ class ConsoleState:
         self.stopping = asyncio.Event()
         # The pipelines that this console started, by name; they end with it.
         self.pipeline_runs: dict[str, PipelineRun] = {}
+
+    def warm_up(self) -> None:
+        """Load, in a thread, the schemas that the first page needs; asks nothing of the cluster."""
+        self._executor.submit(_load_schemas)
 
     def handle(self, properties: Mapping[str, str]) -> ClusterHandle:
         """The cluster with these properties of the client. Raises ConfigError."""

@@ -77,6 +77,10 @@ class DemoRun:
         finally:
             cluster.stop()
         self._say(f"all processes stopped after {self._elapsed_s:.0f} s in total")
+        self._say(
+            "to look at all of it in the console: run `barnabas demo --keep ./shop`, then"
+            " `barnabas cluster --data ./shop/cluster --console`, and open http://127.0.0.1:8080/"
+        )
 
     def _run_with(self, cluster: DemoCluster, spark: "SparkSession") -> None:
         self._step("Creating two topics, every partition on every broker")

@@ -1,7 +1,7 @@
 """The replicas on this broker by partition, and the error code for those it does not lead."""
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import Offset, TopicPartition
@@ -9,6 +9,8 @@ from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.replication.leader.leader_replica import LeaderReplica
 
 Replica = LeaderReplica | FollowerReplica
+# A transaction is late if its end is not here so long after the longest timeout that it may have.
+LATE_AFTER_MS: Final = 5 * 60 * 1000
 
 
 class Metadata(Protocol):
@@ -84,6 +86,12 @@ class Replicas:
         """The number of records that producers have appended to this broker's leaders."""
         now = sum(leader.records_appended for leader in self._leaders.values())
         return self._appended_before + now
+
+    def late_transactions(self, now_ms: int, max_timeout_ms: int) -> int:
+        """The number of partitions led here with a transaction that should have ended long ago."""
+        since_ms = now_ms - max_timeout_ms - LATE_AFTER_MS
+        opened = (leader.log.producers.oldest_transaction_ms for leader in self._leaders.values())
+        return sum(each is not None and each < since_ms for each in opened)
 
     def remove(self, topic_partition: TopicPartition) -> Replica | None:
         self._offline.discard(topic_partition)

@@ -9,6 +9,7 @@ from barnabas.base.ids import BrokerId
 from barnabas.controller.controller import Controller
 from barnabas.log.logs import Logs
 from barnabas.replication.replicas import Replicas
+from barnabas.server.cluster.acl_admin import AclAdmin
 from barnabas.server.cluster.config_admin import ConfigAdmin
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.features import Features
@@ -17,6 +18,7 @@ from barnabas.server.cluster.membership import Registration
 from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.cluster.partition_roles import PartitionRoles
 from barnabas.server.cluster.producer_ids import ProducerIds
+from barnabas.server.cluster.quota_admin import QuotaAdmin
 from barnabas.server.cluster.topic_admin import Topics
 from barnabas.server.cluster.user_credentials import UserCredentials
 from barnabas.server.groups.group_coordinator import GroupCoordinator
@@ -55,6 +57,16 @@ class Broker(ControlledParts):
     moves: LogDirMoves
     controller: Controller
     failures: FailureChannel
+    client_quotas: QuotaAdmin
+    acls: AclAdmin | None = None  # without an authorizer there are none
+
+    def check_acls(self) -> AclAdmin:
+        """Raises BrokerError(security_disabled) without an authorizer."""
+        if self.acls is None:
+            raise BrokerError(
+                ErrorCode.security_disabled, "No Authorizer is configured on the broker"
+            )
+        return self.acls
 
     def check_controller(self) -> None:
         """Raises BrokerError(not_controller) unless this broker is the controller."""

@@ -24,7 +24,7 @@ from barnabas.server.cluster.membership import find_broker_id, find_cluster_id, 
 from barnabas.server.environment import Environment
 from barnabas.server.metrics.metrics_listener import Address, MetricsListener
 from barnabas.server.node import Node
-from barnabas.server.settings import check_security, metrics_address
+from barnabas.server.settings import check_security, make_authorizer, metrics_address
 
 Failed: TypeAlias = "asyncio.Future[BaseException]"
 Ending: TypeAlias = Callable[[], Awaitable[None]]
@@ -75,6 +75,7 @@ async def _start(
     config: BrokerConfig, environment: Environment, ending: AsyncExitStack
 ) -> RunningBroker:
     check_security(config)
+    make_authorizer(config)
     metrics_at = metrics_address(config)
     failures = FailureChannel(asyncio.get_running_loop())
     failed = failures.fatal_error
@@ -101,6 +102,8 @@ async def _start(
     ending.push_async_callback(node.config_changes.stop)
     ending.push_async_callback(node.features.stop)
     ending.push_async_callback(node.jwks.stop)
+    if node.acls is not None:
+        ending.push_async_callback(node.acls.stop)
     await lifecycle.load(node)
     if metrics_at is not None:
         metrics_at = await _serve_metrics(node, metrics_at, ending)

@@ -34,8 +34,11 @@ async def load(node: Node) -> None:
     await node.features.start()
     await node.configs.load()
     await node.users.load()
+    await node.client_quotas.load()
     node.securities.follow(node.configs.broker)
     await node.jwks.start()
+    if node.acls is not None:
+        await node.acls.start()
     # On a thread: with thousands of logs the loop would not see a signal for seconds.
     open_all = partial(node.logs.open_all, node.configs.topic, _progress)
     for removal in await node.environment.offload(open_all):

@@ -20,7 +20,9 @@ from barnabas.replication.follower.fetcher import FetcherPorts, ReplicaFetchers
 from barnabas.replication.leader.isr_writer import IsrTracker
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.throttle import ReplicationThrottle
+from barnabas.security.client_quotas import ClientQuotas
 from barnabas.server.broker import Broker, ControlledParts
+from barnabas.server.cluster.acl_admin import AclAdmin
 from barnabas.server.cluster.config_admin import ConfigAdmin
 from barnabas.server.cluster.config_changes import ConfigChanges
 from barnabas.server.cluster.configs import Configs
@@ -35,6 +37,7 @@ from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.cluster.partition_roles import PartitionRoles
 from barnabas.server.cluster.peer_connections import PeerConnections
 from barnabas.server.cluster.producer_ids import ProducerIds
+from barnabas.server.cluster.quota_admin import QuotaAdmin
 from barnabas.server.cluster.role_changes import RoleChanges
 from barnabas.server.cluster.session_renewal import SessionRenewal
 from barnabas.server.cluster.startup_sync import StartupSync
@@ -61,13 +64,21 @@ from barnabas.server.metrics.metric_values import Observed
 from barnabas.server.metrics.request_statistics import RequestStatistics
 from barnabas.server.network.connection_quotas import ConnectionQuotas
 from barnabas.server.network.listener_security import ListenerSecurities
+from barnabas.server.network.open_connections import OpenConnections
 from barnabas.server.network.socket_server import SocketServer
 from barnabas.server.requests import api_handlers
 from barnabas.server.requests.control_requests import ControlRequests
 from barnabas.server.requests.dispatch import Dispatch
 from barnabas.server.requests.replies import Work
 from barnabas.server.requests.startup_gate import StartupGate
-from barnabas.server.settings import BrokerSettings, intervals, limits
+from barnabas.server.requests.throttle import Throttle
+from barnabas.server.settings import (
+    BrokerSettings,
+    intervals,
+    limits,
+    make_authorizer,
+    quota_windows,
+)
 from barnabas.server.transactions.marker_channels import MarkerChannels
 from barnabas.server.transactions.partition_verification import PartitionVerification
 from barnabas.server.transactions.transaction_coordinator import TransactionCoordinator
@@ -123,6 +134,20 @@ class Node:
         self._settings = BrokerSettings(self.configs)
         self._statistics = RequestStatistics(self.environment.stopwatch)
         self.quotas = ConnectionQuotas(limits(self.config))
+        self.authorizer = make_authorizer(self.config)
+        self.connections = OpenConnections(self.quotas, self.timer)
+        self._sessions = FetchSessions(
+            self.config.int("max.incremental.fetch.session.cache.slots"),
+            SESSION_STALE_MS,
+            self.environment.random,
+            self._time,
+        )
+        self.acls = self._acl_admin()
+        window, controller_window = quota_windows(self.config)
+        self._client_quotas = ClientQuotas(window, controller_window)
+        self.client_quotas = QuotaAdmin(
+            self._coordination, self.configs, self._client_quotas, self.connections
+        )
         self.securities = ListenerSecurities(
             self.config, self.environment.clock, self.environment.random
         )
@@ -133,6 +158,11 @@ class Node:
         self._follower_throttle = ReplicationThrottle(self.broker_id, loop.time)
         self._move_throttle = ReplicationThrottle(self.broker_id, loop.time)
         self.removals = DelayedRemovals(self._delayed, self.environment.offload, self._failures)
+
+    def _acl_admin(self) -> AclAdmin | None:
+        if self.authorizer is None:
+            return None
+        return AclAdmin(self._coordination, self.authorizer, self.connections, self._sessions)
 
     def _make_cluster(self) -> None:
         """This broker's place in the cluster, its topics and groups."""
@@ -312,7 +342,13 @@ class Node:
             self.securities,
         )
         self._config_admin = ConfigAdmin(
-            self._coordination, self.broker_id, self.configs, self.metadata, dynamic, self.users
+            self._coordination,
+            self.broker_id,
+            self.configs,
+            self.metadata,
+            dynamic,
+            self.users,
+            self.client_quotas,
         )
         self.config_changes = ConfigChanges(self._coordination, self._config_admin)
         self.session = SessionRenewal(
@@ -323,6 +359,7 @@ class Node:
             self._config_admin,
             self.config_changes,
             self.features,
+            self.acls,
         )
 
     def _make_requests(self) -> None:
@@ -348,18 +385,14 @@ class Node:
             verification=self.verification,
             moves=self.moves,
             failures=self._failures,
-        )
-        self._sessions = FetchSessions(
-            self.config.int("max.incremental.fetch.session.cache.slots"),
-            SESSION_STALE_MS,
-            self.environment.random,
-            self._time,
+            acls=self.acls,
+            client_quotas=self.client_quotas,
         )
         dispatch, intercept = self._dispatch(), self.environment.intercept
         self.listeners = SocketServer(
             dispatch if intercept is None else intercept(dispatch),
             self.quotas,
-            self.timer,
+            self.connections,
             self._failures,
             self._statistics,
             self.environment.is_process,
@@ -376,6 +409,8 @@ class Node:
             self._statistics,
             self.environment.offload,
             self.gate,
+            self.authorizer,
+            Throttle(self._client_quotas, self.environment.stopwatch),
         )
 
     def _produce(self) -> Produce:
@@ -389,6 +424,7 @@ class Node:
             self._statistics.by_api[ApiKey.PRODUCE].errors,
             self.config.int("barnabas.message.max.decompressed.bytes"),
             self.verification,
+            self.authorizer,
         )
 
     def _fetch(self) -> Fetch:
@@ -402,6 +438,7 @@ class Node:
             read_replica_selector(
                 self.config.optional_str("replica.selector.class"), self.metadata
             ),
+            self.authorizer,
         )
         errors = self._statistics.by_api[ApiKey.FETCH].errors
         responder = FetchResponder(
@@ -445,6 +482,8 @@ class Node:
             self.logs,
             self.metadata,
             self.loop_monitor,
+            self.environment.clock,
+            self.configs,
         )
 
 

@@ -1,5 +1,7 @@
 """The settings of the parts of a broker, read from its properties."""
 
+import ipaddress
+import logging
 import socket
 from typing import Final
 
@@ -8,14 +10,22 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Listener
 from barnabas.controller.handle.active_controller import ControllerSettings
 from barnabas.replication.follower.fetcher import FetcherSettings
+from barnabas.security.acl_cache import AclCache
+from barnabas.security.acl_decision import Rules
+from barnabas.security.acls import InvalidAcl, check_principal
+from barnabas.security.authorizer import Authorizer
+from barnabas.security.client_quotas import Window
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.maintenance.housekeeping import Intervals
 from barnabas.server.maintenance.log_cleaner import CleanerSettings
 from barnabas.server.metrics.metrics_listener import Address, parse_address
 from barnabas.server.network.connection_quotas import Limits
 
+log = logging.getLogger("barnabas.security")
+
 # Rolled segments are flushed within this time.
 FLUSH_CHECK_MS: Final = 1_000
+ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
 
 
 def check_security(config: BrokerConfig) -> None:
@@ -37,6 +47,61 @@ def check_security(config: BrokerConfig) -> None:
             "sasl.mechanism.inter.broker.protocol must be included in sasl.enabled.mechanisms when"
             f" SASL is used for inter-broker communication; {mechanism} is not"
         )
+
+
+def warn_if_open(config: BrokerConfig) -> None:
+    """Log one line if strangers can do everything: listeners beyond this machine that do not ask
+    who a client is.
+    """
+    for each in config.listeners():
+        values = config.of_listener(each.name)
+        has_certificates = each.protocol == "SSL" and values.text("ssl.client.auth") == "required"
+        if each.protocol.startswith("SASL") or has_certificates or _is_loopback(each.host):
+            continue
+        log.warning(
+            "listener %s is open to everyone who reaches it: it does not authenticate clients;"
+            " see docs/security.md",
+            each,
+        )
+        return
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def make_authorizer(config: BrokerConfig) -> Authorizer | None:
+    """The authorizer, or None without one. Raises ConfigError for one that is not served."""
+    name = config.str("authorizer.class.name")
+    if not name:
+        return None
+    if name != ACL_AUTHORIZER:
+        raise ConfigError(f"authorizer.class.name: {name} is not known, only {ACL_AUTHORIZER}")
+    users = (config.optional_str("super.users") or "").split(";")
+    named = [user.strip() for user in users if user.strip()]
+    for user in named:
+        try:
+            check_principal(user)
+        except InvalidAcl as e:
+            raise ConfigError(f"super.users: {e}") from e
+    everyone = config.bool("allow.everyone.if.no.acl.found")
+    return Authorizer(AclCache(), Rules(frozenset(named), everyone))
+
+
+def quota_windows(config: BrokerConfig) -> tuple[Window, Window]:
+    """The windows of client quotas, and of the quota on changes of topics."""
+    return (
+        Window(config.int("quota.window.num"), config.int("quota.window.size.seconds")),
+        Window(
+            config.int("controller.quota.window.num"),
+            config.int("controller.quota.window.size.seconds"),
+        ),
+    )
 
 
 def advertised(config: BrokerConfig, opened: list[Listener]) -> dict[str, tuple[str, int]]:

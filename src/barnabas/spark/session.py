@@ -18,6 +18,7 @@ from barnabas.base.ports import free_port
 from barnabas.base.randomness import Random
 from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.spark.spark_errors import SparkCommandFailed, explain, spark_errors
+from barnabas.spark.terminal import show_status
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,6 +85,8 @@ def quiet_python() -> None:
     from pyspark.logger import PySparkLogger
 
     logging.getLogger().addFilter(_is_no_interrupt)
+    # It logs the traceback of a connection that ends with the JVM, after the last result.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     # These log the line of the user's code that failed, but the code here is ours.
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
@@ -184,7 +187,7 @@ def _start(name: str, place: SparkPlace, port: int | None, directory: Path) -> "
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: Any = SparkSession.builder
     try:
-        with _stderr_to(directory / _LOG):
+        with show_status(f"starting Spark on {place.master}"), _stderr_to(directory / _LOG):
             session: SparkSession = (
                 builder.appName(name).master(place.master).config(map=settings).getOrCreate()
             )

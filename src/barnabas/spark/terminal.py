@@ -1,5 +1,6 @@
 """The progress display of a pipeline: a live line on a terminal, a line now and then elsewhere."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -81,6 +82,22 @@ def show_progress(what: str, stopwatch: Stopwatch = machine_stopwatch) -> Iterat
             bar.update(task, completed=progress.records, total=total, description=line)
 
         yield show
+
+
+@contextmanager
+def show_status(what: str) -> Iterator[None]:
+    """Show what the command is doing, on a terminal, until the end of the block."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    # A copy of stderr: the block may redirect its own.
+    with (
+        os.fdopen(os.dup(2), "w") as terminal,
+        Console(file=terminal, force_terminal=True).status(f"{what}..."),
+    ):
+        yield
 
 
 class _LineProgress:

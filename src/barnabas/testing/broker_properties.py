@@ -6,6 +6,7 @@ from typing import Final
 
 from barnabas.base.errors import ConfigError
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.testing.cluster_security import ClusterSecurity
 from barnabas.testing.cuttable_network import HOST
 from barnabas.testing.misuse import Misuse
 
@@ -29,6 +30,7 @@ def broker_config(
     folder: Path,
     session_timeout_ms: int,
     overrides: Mapping[str, str],
+    security: ClusterSecurity,
 ) -> BrokerConfig:
     """The config of one broker in a cluster of `brokers`.
 
@@ -40,7 +42,7 @@ def broker_config(
     copies = str(min(3, brokers))
     properties = {
         "broker.id": str(broker),
-        "listeners": f"PLAINTEXT://{HOST}:{port}",
+        "listeners": f"{security.protocol}://{HOST}:{port}",
         "log.dirs": str(folder),
         "zookeeper.session.timeout.ms": str(session_timeout_ms),
         "default.replication.factor": copies,
@@ -52,6 +54,7 @@ def broker_config(
         "group.initial.rebalance.delay.ms": "0",
         "replica.lag.time.max.ms": "2000",
         "log.cleaner.dedupe.buffer.size": str(4 * 1024 * 1024),
+        **security.of_brokers,
         **{name: str(value) for name, value in overrides.items()},
     }
     try:

@@ -18,8 +18,10 @@ from typing import Final, Self
 
 from barnabas.base.errors import BarnabasError, ErrorCode, LawBroken
 from barnabas.base.ids import TopicPartition
+from barnabas.client.security import SecurityContext
 from barnabas.testing.broker_properties import broker_config
 from barnabas.testing.broker_thread import BrokerThread, ClusterParts
+from barnabas.testing.cluster_security import ClusterSecurity
 from barnabas.testing.cluster_view import ClusterView
 from barnabas.testing.cuttable_network import CLIENTS, COORDINATION, HOST, CuttableNetwork, Party
 from barnabas.testing.failing_disk import Volume
@@ -38,7 +40,8 @@ class Cluster:
 
     `config` has Kafka's broker properties, for all brokers. With a `folder` the data stays there
     and a later cluster can use it; without one it is temporary. A broker that loses its
-    connection to the tree is declared dead after `session_timeout_ms`.
+    connection to the tree is declared dead after `session_timeout_ms`. A `secure` cluster has TLS
+    and SASL: `client_properties` let the test in.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class Cluster:
         folder: str | Path | None = None,
         *,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        secure: bool = False,
     ) -> None:
         if brokers < 1:
             raise Misuse(f"a cluster needs at least one broker, not {brokers}")
@@ -55,6 +59,8 @@ class Cluster:
         self._config = dict(config or {})
         self._kept_folder = None if folder is None else Path(folder)
         self._session_timeout_ms = session_timeout_ms
+        self._is_secure = secure
+        self._security = ClusterSecurity()
         self._ports: dict[int, int] = {}
         self._volumes = {broker: Volume() for broker in self.brokers}
         self._threads: dict[int, BrokerThread] = {}
@@ -66,11 +72,15 @@ class Cluster:
         if self._is_open:
             raise Misuse("the cluster is running already")
         self._folder = self._kept_folder or Path(tempfile.mkdtemp(prefix="barnabas-"))
+        if self._is_secure:
+            self._security = ClusterSecurity.make(self._folder / "secure")
         self._network = CuttableNetwork()
         tree = None if self._kept_folder is None else str(self._kept_folder / "coordination")
         self._tree = SharedTree(tree, self._session_timeout_ms / 1000)
         self._faults = RequestFaults(lambda port: self._network.owner_of(port) == CLIENTS)
-        self._view = ClusterView(self._tree, self._threads)
+        self._view = ClusterView(
+            self._tree, self._threads, SecurityContext.of(self._security.of_clients)
+        )
         self._is_open = True
         try:
             self._ports = {broker: self._network.reserve(broker) for broker in self.brokers}
@@ -124,6 +134,14 @@ class Cluster:
     def bootstrap_servers(self) -> str:
         """The bootstrap.servers of clients: every broker, running or not."""
         return ",".join(self.address(broker) for broker in self.brokers)
+
+    @property
+    def client_properties(self) -> dict[str, str]:
+        """The properties of a client: its bootstrap.servers, and the login of a secure cluster.
+
+        The names are librdkafka's; `barnabas.client` reads them too.
+        """
+        return {"bootstrap.servers": self.bootstrap_servers, **self._security.of_clients}
 
     @property
     def running(self) -> tuple[int, ...]:
@@ -339,6 +357,7 @@ class Cluster:
             self._folder / f"broker-{broker}",
             self._session_timeout_ms,
             self._config,
+            self._security,
         )
         parts = ClusterParts(self._tree, self._network, self._faults)
         self._threads[broker] = thread = BrokerThread(broker, config, self._volumes[broker], parts)

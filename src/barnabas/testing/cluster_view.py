@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition
 from barnabas.client.connection import AsyncConnection
+from barnabas.client.security import SecurityContext
 from barnabas.server.broker import Broker
 from barnabas.testing.broker_thread import BrokerThread
 from barnabas.testing.misuse import Misuse, NotInTime, check_topic
@@ -32,8 +33,11 @@ _PASSED_ON: Final = ErrorCode.not_controller
 class ClusterView:
     """Reads the tree and the running brokers; for the test's thread."""
 
-    def __init__(self, tree: SharedTree, threads: Mapping[int, BrokerThread]) -> None:
+    def __init__(
+        self, tree: SharedTree, threads: Mapping[int, BrokerThread], security: SecurityContext
+    ) -> None:
         self._tree = tree
+        self._security = security
         self._threads = threads
 
     # -- waiting -------------------------------------------------------------
@@ -166,7 +170,7 @@ class ClusterView:
 
     def _refusal(self, address: str, wanted: Any) -> ErrorCode:
         host, _, port = address.rpartition(":")
-        return self._tree.run(_create(host, int(port), wanted))
+        return self._tree.run(_create(host, int(port), wanted, self._security))
 
     async def _told(self, knows: Callable[[Broker], bool]) -> None:
         for thread in list(self._threads.values()):
@@ -203,7 +207,7 @@ def _shown(of: TopicPartition, data: bytes) -> str:
     return f"leader {state.leader}, ISR {sorted(state.isr)}"
 
 
-async def _create(host: str, port: int, topic: Any) -> ErrorCode:
+async def _create(host: str, port: int, topic: Any, security: SecurityContext) -> ErrorCode:
     """Send CreateTopics; return NONE, or NOT_CONTROLLER if the controller moved.
 
     Raises  Misuse for any other error
@@ -212,7 +216,9 @@ async def _create(host: str, port: int, topic: Any) -> ErrorCode:
     wanted = SimpleNamespace(topics=(topic,), timeout=_ANSWER_WITHIN)
     request = adapt(wanted, request_type(ApiKey.CREATE_TOPICS, version))
     try:
-        peer = await AsyncConnection.connect(host, port, client_id="barnabas-testing", timeout_s=10)
+        peer = await AsyncConnection.connect(
+            host, port, client_id="barnabas-testing", timeout_s=10, security=security
+        )
         try:
             answer = await peer.request(ApiKey.CREATE_TOPICS, version, request, timeout_s=30)
         finally:

@@ -82,6 +82,7 @@ class BrokerLoop(uvloop.Loop):
         self._broker = broker
         self._network = network
         self._servers: list[asyncio.AbstractServer] = []
+        self._listening: list[Any] = []
         self._connections: dict[_TrackedConnection, None] = {}
 
     async def create_server(  # type: ignore[override]  # only what brokers use
@@ -93,8 +94,23 @@ class BrokerLoop(uvloop.Loop):
         self._servers.append(server)
         return server
 
+    async def connect_accepted_socket(  # type: ignore[override]  # only what brokers use
+        self, factory: Callable[[], Any], sock: socket.socket, **options: Any
+    ) -> tuple[Any, Any]:
+        connected: tuple[Any, Any] = await super().connect_accepted_socket(
+            lambda: _tracked(factory(), self, None), sock, **options
+        )
+        return connected
+
+    def add_reader(  # type: ignore[override]  # only what brokers use
+        self, fd: Any, callback: Callable[..., Any], *args: Any
+    ) -> None:
+        """Of a listener with TLS, which accepts itself."""
+        self._listening.append(fd)
+        super().add_reader(fd, callback, *args)
+
     async def create_connection(  # type: ignore[override]  # only what brokers use
-        self, factory: Callable[[], Any], host: str, port: int
+        self, factory: Callable[[], Any], host: str, port: int, **options: Any
     ) -> tuple[Any, Any]:
         other = self._network.listening(port)
         if not self._network.allows(self._broker, other):
@@ -107,7 +123,7 @@ class BrokerLoop(uvloop.Loop):
             self._network.register_client_port(connecting.getsockname()[1], self._broker)
             await self.sock_connect(connecting, (host, port))
             transport, connection = await super().create_connection(
-                lambda: _tracked(factory(), self, other), sock=connecting
+                lambda: _tracked(factory(), self, other), sock=connecting, **options
             )
         except BaseException:
             self._network.release_client_port(connecting.getsockname()[1])
@@ -125,6 +141,10 @@ class BrokerLoop(uvloop.Loop):
         """Reset all connections and close all listeners, as the end of a process does."""
         for server in self._servers:
             server.close()
+        for listening in self._listening:
+            if listening.fileno() >= 0:
+                self.remove_reader(listening)
+                listening.close()
         for connection in list(self._connections):
             connection.transport.abort()
 

@@ -15,8 +15,8 @@ from barnabas.base.errors import ErrorCode
 from barnabas.client.requests import read_response
 from barnabas.server.network.connection import Connection
 from barnabas.server.network.connection_ports import Serve
+from barnabas.server.requests.error_responses import marked, refuse
 from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply
-from barnabas.testing.error_responses import marked, refuse
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.schema import Message, read_as_sent, write_response
 from barnabas.wire.varint import skip_tags

@@ -43,6 +43,9 @@ class ApiKey(enum.IntEnum):
     END_TXN = 26
     WRITE_TXN_MARKERS = 27
     TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     ALTER_REPLICA_LOG_DIRS = 34
@@ -57,6 +60,8 @@ class ApiKey(enum.IntEnum):
     OFFSET_DELETE = 47
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
     ALTER_PARTITION = 56
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
@@ -118,6 +123,9 @@ APIS: Final = {
     ApiKey.END_TXN: _api(0, 5, 3),
     ApiKey.WRITE_TXN_MARKERS: _api(0, 2, 1),
     ApiKey.TXN_OFFSET_COMMIT: _api(0, 5, 3),
+    ApiKey.DESCRIBE_ACLS: _api(1, 3, 2),
+    ApiKey.CREATE_ACLS: _api(1, 3, 2),
+    ApiKey.DELETE_ACLS: _api(1, 3, 2),
     ApiKey.DESCRIBE_CONFIGS: _api(0, 4, 4),
     ApiKey.ALTER_CONFIGS: _api(0, 2, 2),
     ApiKey.ALTER_REPLICA_LOG_DIRS: _api(0, 2, 2),
@@ -132,6 +140,8 @@ APIS: Final = {
     ApiKey.OFFSET_DELETE: _api(0, 0, 1),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _api(0, 0, 0),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _api(0, 0, 0),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _api(0, 1, 1),
+    ApiKey.ALTER_CLIENT_QUOTAS: _api(0, 1, 1),
     ApiKey.ALTER_PARTITION: _api(0, 3, 0),
     ApiKey.UPDATE_FEATURES: _api(0, 1, 0),
     ApiKey.DESCRIBE_CLUSTER: _api(0, 1, 0),

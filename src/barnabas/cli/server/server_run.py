@@ -22,7 +22,7 @@ from barnabas.config.listeners import Listener
 from barnabas.config.properties import read_properties
 from barnabas.server.compose import start
 from barnabas.server.requests import api_handlers
-from barnabas.server.settings import check_security, metrics_address
+from barnabas.server.settings import check_security, metrics_address, warn_if_open
 from barnabas.znodes.tree import ZnodeError
 
 log = logging.getLogger("barnabas.server")
@@ -54,6 +54,7 @@ def server(
     _log_to_stderr()
     for warning in broker_config.warnings:
         log.warning("config %s", warning)
+    warn_if_open(broker_config)
     if idle := broker_config.not_acted_on():
         log.warning("configs without effect yet: %s", ", ".join(idle))
     try:

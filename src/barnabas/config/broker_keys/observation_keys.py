@@ -3,13 +3,13 @@
 from typing import Final
 
 KEYS: Final = """
-quota.window.num int 11 >=1 low
+quota.window.num int 11 >=1 low acts
     How many samples a client's quota is measured over.
-quota.window.size.seconds int 1 >=1 low
+quota.window.size.seconds int 1 >=1 low acts
     How long each of these samples is.
-controller.quota.window.num int 11 >=1 low
+controller.quota.window.num int 11 >=1 low acts
     How many samples the quota on changes of topics is measured over.
-controller.quota.window.size.seconds int 1 >=1 low
+controller.quota.window.size.seconds int 1 >=1 low acts
     How long each of these samples is.
 replication.quota.window.num int 11 >=1 low
     How many samples the replication quota is measured over.

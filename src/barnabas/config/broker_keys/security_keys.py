@@ -3,13 +3,13 @@
 from typing import Final
 
 KEYS: Final = """
-authorizer.class.name string "" - low
-    The authorizer; without one everybody may do everything. Not supported
-    yet.
-super.users string null - high internal
-    Principals that may do everything, separated by semicolons. Not supported yet.
-allow.everyone.if.no.acl.found boolean false - medium internal
-    Whether everybody may use what no ACL names. Not supported yet.
+authorizer.class.name string "" - low acts
+    The authorizer, kafka.security.authorizer.AclAuthorizer; without one everybody may do
+    everything.
+super.users string null - high internal acts
+    Principals that may do everything, separated by semicolons.
+allow.everyone.if.no.acl.found boolean false - medium internal acts
+    Whether everybody may use what no ACL names.
 principal.builder.class class \
 org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder - medium per-broker
     The Java class that names the principal of a connection; ignored.

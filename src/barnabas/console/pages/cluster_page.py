@@ -53,7 +53,7 @@ async def gather_cluster(page: Page) -> Context:
         "dirs": await _log_dirs(client, view.ids),
         "moving": sorted(moving.items()),
         "progress": progress,
-        "controller": await controller_state(client),
+        "controller": await controller_state(client, index.partitions),
         "audit": page.state.audit.entries[-20:][::-1],
     }
 

@@ -8,6 +8,7 @@ from barnabas.console.web.page import Context, Page
 from barnabas.wire.apis import ApiKey
 
 _EVENTS: Final = 40
+_DESCRIBED_PARTITIONS: Final = 2_000
 
 
 async def gather_overview(page: Page) -> Context:
@@ -18,7 +19,7 @@ async def gather_overview(page: Page) -> Context:
     return {
         "view": view,
         "index": index,
-        "controller": await controller_state(cluster.client),
+        "controller": await controller_state(cluster.client, index.partitions),
         "latency": {each: cluster.client.latency_s.get(each) for each in view.ids},
         "events": list(cluster.watch.events)[:_EVENTS],
         "rate": samples[-1].messages if samples else None,
@@ -29,9 +30,14 @@ async def gather_overview(page: Page) -> Context:
     }
 
 
-async def controller_state(client: ConsoleClient) -> dict[str, Any] | None:
-    """What Barnabas tells about its controller; None elsewhere."""
-    if await client.offers(ApiKey.CONTROLLED_SHUTDOWN) and client.is_barnabas is not False:
+async def controller_state(client: ConsoleClient, partitions: int) -> dict[str, Any] | None:
+    """What Barnabas tells about its controller; None elsewhere.
+
+    It describes every partition: a cluster with very many is not asked.
+    """
+    if partitions > _DESCRIBED_PARTITIONS or client.is_barnabas is False:
+        return None
+    if await client.offers(ApiKey.CONTROLLED_SHUTDOWN):
         try:
             state: dict[str, Any] = await client.checked(describe_controller(client))
         except ClusterFailed as failure:

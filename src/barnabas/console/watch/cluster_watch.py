@@ -28,6 +28,13 @@ _LOOK_EVERY_S: Final = 2.0
 _KEPT: Final = 400
 _SAMPLES: Final = 300
 _COUNTED_PARTITIONS: Final = 2_000
+_FEW: Final = 3  # partitions of a topic whose events are named one by one
+_FOLDED: Final = {
+    "topic": "{} partitions of {} were added",
+    "offline": "{} partitions of {} have no leader",
+    "election": "{} partitions of {} are led by other brokers",
+    "isr": "the ISRs of {} partitions of {} changed",
+}
 _MANY: Final = 50  # events of one kind in one look that are named one by one
 
 
@@ -146,10 +153,26 @@ def decide_topic_events(before: TopicIndex, now: TopicIndex) -> Found:
     ]
     for name in changed[:_MANY]:
         former = {each.partition: each for each in read_partitions(before.topics[name])}
-        for partition in read_partitions(now.topics[name]):
-            yield from _partition_events(name, former.get(partition.partition), partition)
+        found = [
+            event
+            for partition in read_partitions(now.topics[name])
+            for event in _partition_events(name, former.get(partition.partition), partition)
+        ]
+        yield from folded(name, found)
     if len(changed) > _MANY:
         yield "election", f"{len(changed) - _MANY} more topics changed", "topics"
+
+
+def folded(topic: str, found: list[tuple[str, str, str]]) -> Found:
+    """Events of one topic; more than a few of one kind become one."""
+    by_kind: dict[str, list[tuple[str, str, str]]] = {}
+    for event in found:
+        by_kind.setdefault(event[0], []).append(event)
+    for kind, events in by_kind.items():
+        if len(events) <= _FEW:
+            yield from events
+            continue
+        yield kind, _FOLDED[kind].format(len(events), topic), f"topics/{topic}"
 
 
 def _partition_events(topic: str, before: PartitionRow | None, now: PartitionRow) -> Found:

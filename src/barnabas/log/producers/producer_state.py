@@ -248,7 +248,7 @@ class ProducerStates:
         A control batch that compaction has emptied ends nothing: it is not applied.
         """
         state = self._state_of(header)
-        self.verifications.end(header.producer_id)
+        self.verifications.end_by_marker(header.producer_id, header.producer_epoch)
         state.coordinator_epoch = coordinator_epoch
         state.last_timestamp = timestamp
         first_offset = state.current_txn_first_offset
@@ -270,6 +270,12 @@ class ProducerStates:
         elif state.producer_epoch != header.producer_epoch:
             state.begin_epoch(header.producer_epoch)
         return state
+
+    @property
+    def oldest_transaction_ms(self) -> int | None:
+        """The time of the last batch of the producer whose transaction has been open longest."""
+        oldest = next(iter(self._ongoing.values()), None)
+        return None if oldest is None else self.producers[oldest].last_timestamp
 
     @property
     def first_undecided_offset(self) -> int | None:

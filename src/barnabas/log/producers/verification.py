@@ -86,8 +86,18 @@ class Verifications:
             )
 
     def end(self, producer_id: int) -> None:
-        """Data or an end marker is in the log: the guard is used up."""
+        """Data is in the log: the guard is used up."""
         self._by_producer.pop(producer_id, None)
+
+    def end_by_marker(self, producer_id: int, marker_epoch: int) -> None:
+        """An end marker is in the log: the guard of the transaction that it ends is used up.
+
+        Where each transaction has an epoch of its own, the marker has the epoch of the next one,
+        whose first batch may wait for this marker.
+        """
+        known = self._by_producer.get(producer_id)
+        if known is not None and not (known.is_epoch_bumped and known.epoch >= marker_epoch):
+            del self._by_producer[producer_id]
 
     def expire(self, now_ms: int, after_ms: int) -> None:
         """Remove the guards that nobody came back with."""

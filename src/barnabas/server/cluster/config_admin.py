@@ -4,7 +4,6 @@ import asyncio
 import enum
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.base.errors import BrokerError, ConfigError, ErrorCode
@@ -12,22 +11,22 @@ from barnabas.base.ids import BrokerId
 from barnabas.config.broker_config import broker_key
 from barnabas.config.config_key import ConfigEntry, ConfigKey, ConfigType
 from barnabas.config.topic_keys import TOPIC_KEYS
+from barnabas.server.cluster.change_notifications import notify
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.dynamic_configs import DynamicConfigs
 from barnabas.server.cluster.metadata_cache import MetadataCache
+from barnabas.server.cluster.quota_admin import QuotaAdmin
 from barnabas.server.cluster.topic_names import check_topic_name
 from barnabas.server.cluster.tree_errors import coordinating
 from barnabas.server.cluster.user_credentials import UserCredentials
 from barnabas.znodes import layout, paths
 from barnabas.znodes.paths import ConfigEntity
-from barnabas.znodes.tree import Coordination, DeleteNode, NodeExists, NoNode
+from barnabas.znodes.tree import Coordination, NodeExists, NoNode
 
 log = logging.getLogger("barnabas.configs")
 
 TOPIC: Final = 2
 BROKER: Final = 4
-# How many of the last notifications stay for brokers that are slow to read them.
-NOTIFICATIONS_KEPT: Final = 100
 
 
 class Resource(NamedTuple):
@@ -81,6 +80,7 @@ class ConfigAdmin:
         metadata: MetadataCache,
         dynamic: DynamicConfigs,
         users: UserCredentials,
+        quotas: QuotaAdmin,
     ) -> None:
         self._coordination = coordination
         self._broker_id = broker_id
@@ -88,6 +88,7 @@ class ConfigAdmin:
         self._metadata = metadata
         self._dynamic = dynamic
         self._users = users
+        self._quotas = quotas
         # An alteration starts from the properties that the one before has left.
         self._one_at_a_time = asyncio.Lock()
 
@@ -101,13 +102,16 @@ class ConfigAdmin:
         elif entity in (paths.broker_entity(self._broker_id), paths.broker_entity(None)):
             await self._configs.load_broker()
             await self._dynamic.on_broker_changed()
-        elif kind == "users" and "/" not in name:
-            await self._users.refresh(name)
+        elif kind in ("users", "clients", "ips"):
+            if kind == "users" and "/" not in name:
+                await self._users.refresh(name)
+            await self._quotas.refresh(entity)
 
     async def reload(self) -> None:
         """Read all properties again, and apply them: changes may have been missed."""
         await self._configs.load()
         await self._users.load()
+        await self._quotas.load()
         await self._dynamic.on_broker_changed()
 
     # -- reading -------------------------------------------------------------
@@ -248,13 +252,7 @@ class ConfigAdmin:
         await self._notify(entity)
 
     async def _notify(self, entity: ConfigEntity) -> None:
-        await self._coordination.create(
-            paths.CONFIG_CHANGE, layout.encode_config_change(entity), sequential=True
-        )
-        names = await self._coordination.children(paths.CONFIG_CHANGES)
-        if old := [f"{paths.CONFIG_CHANGES}/{name}" for name in names[:-NOTIFICATIONS_KEPT]]:
-            with suppress(NoNode):  # another broker was faster
-                await self._coordination.multi([DeleteNode(path) for path in old])
+        await notify(self._coordination, paths.CONFIG_CHANGE, layout.encode_config_change(entity))
 
 
 def _key(resource: Resource, name: str) -> ConfigKey | None:

@@ -7,6 +7,7 @@ from typing import Final
 from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.controller import events
 from barnabas.controller.controller import Controller
+from barnabas.server.cluster.acl_admin import AclAdmin
 from barnabas.server.cluster.config_admin import ConfigAdmin
 from barnabas.server.cluster.config_changes import ConfigChanges
 from barnabas.server.cluster.features import Features
@@ -33,6 +34,7 @@ class SessionRenewal:
         config_admin: ConfigAdmin,
         config_changes: ConfigChanges,
         features: Features,
+        acls: AclAdmin | None = None,
     ) -> None:
         self._coordination = coordination
         self._registration = registration
@@ -41,6 +43,7 @@ class SessionRenewal:
         self._config_admin = config_admin
         self._config_changes = config_changes
         self._features = features
+        self._acls = acls
         self._renewing: asyncio.Task[None] | None = None
         self._is_leaving = False
 
@@ -89,6 +92,8 @@ class SessionRenewal:
                 await self._config_changes.start()
                 await self._features.start()
                 await self._config_admin.reload()
+                if self._acls is not None:
+                    await self._acls.start()
                 return
             except SessionExpired:
                 return  # the listener got that event, too

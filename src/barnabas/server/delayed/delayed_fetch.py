@@ -3,7 +3,9 @@
 import asyncio
 
 from barnabas.purgatory.delayed_operation import DelayedOperation
-from barnabas.server.fetching.fetch_collector import Fetched
+from barnabas.security.authorizer import Client
+from barnabas.server.fetching.cached_partitions import TopicKey
+from barnabas.server.fetching.fetch_collector import FetchCollector, Fetched
 from barnabas.server.fetching.fetch_responder import FetchCall, FetchResponder
 from barnabas.server.requests.repeated_fetch import RepeatedFetch
 from barnabas.server.requests.replies import Answer, Pending, Refusal
@@ -82,13 +84,26 @@ class DelayedFetch(DelayedOperation):
 class RepeatedAt:
     """A repeated Fetch at one offset."""
 
-    __slots__ = ("_correlation_id", "_offset", "_repeated")
+    __slots__ = ("_client", "_collector", "_correlation_id", "_offset", "_repeated", "_topic")
 
-    def __init__(self, repeated: RepeatedFetch, offset: int, correlation_id: int) -> None:
+    def __init__(
+        self,
+        repeated: RepeatedFetch,
+        offset: int,
+        correlation_id: int,
+        collector: FetchCollector,
+        topic: TopicKey,
+        client: Client,
+    ) -> None:
+        self._collector = collector
+        self._topic = topic
+        self._client = client
         self._repeated = repeated
         self._offset = offset
         self._correlation_id = correlation_id
 
     def response(self) -> list[Buffer] | None:
         """The whole response, or None if the request takes the long way."""
+        if not self._collector.may_read(self._topic, self._client):
+            return None  # the right was revoked while the fetch waited
         return self._repeated.answer(self._offset, self._correlation_id)

@@ -144,6 +144,12 @@ class CachedPartitions:
             wanted.stir()
         self.due = dict.fromkeys(self)
 
+    def reconsider(self) -> None:
+        """Make all partitions due, and wake the fetch that waits: the reader's rights changed."""
+        self.stir()
+        if self.waiting is not None:
+            self.waiting.on_event()
+
 
 class NamedPartitions(CachedPartitions):
     """The partitions that a client without a session names in each of its requests.

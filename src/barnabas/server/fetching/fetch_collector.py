@@ -16,6 +16,8 @@ from barnabas.log.segment.file_slice import NOTHING, FileSlice
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.reading import Reading
 from barnabas.replication.replicas import Replicas
+from barnabas.security.acls import CLUSTER_NAME, Operation, ResourceType
+from barnabas.security.authorizer import Authorizer, Client
 from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.delayed.partition_purgatories import Delayed
 from barnabas.server.fetching.cached_partitions import CachedPartition, NamedPartitions, TopicKey
@@ -89,6 +91,7 @@ class FetchCollector:
         max_bytes: int,
         failures: FailureChannel,
         selector: RackAware | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self._replicas = replicas
         self._leader_of = replicas.leader_of
@@ -98,10 +101,13 @@ class FetchCollector:
         self.max_bytes = max_bytes
         self._failures = failures
         self.selector = selector
+        self._authorizer = authorizer
 
-    def collect(self, request: FetchRequest, context: FetchContext, version: int) -> Fetched:
+    def collect(
+        self, request: FetchRequest, context: FetchContext, version: int, client: Client
+    ) -> Fetched:
         """Locate the records of each wanted partition, as far as the limits allow."""
-        fetched = Fetched([self._look(each, request, version) for each in context.wanted])
+        fetched = Fetched([self._look(each, request, version, client) for each in context.wanted])
         hungry = []
         for found in fetched.found:
             answer = found.answer
@@ -206,10 +212,34 @@ class FetchCollector:
 
     # -- looking -------------------------------------------------------------
 
-    def _look(self, wanted: CachedPartition, request: FetchRequest, version: int) -> Found:
+    def may_read(self, topic: TopicKey, client: Client) -> bool:
+        """Whether the ACLs of now let a consumer read the topic."""
+        if self._authorizer is None:
+            return True
+        name = topic if isinstance(topic, str) else self._metadata.name_of(topic)
+        return name is None or self._authorizer.authorize(
+            client, Operation.READ, ResourceType.TOPIC, name, "Fetch"
+        )
+
+    def may_follow(self, client: Client) -> bool:
+        """Whether the client may fetch as a follower: a replica id is easily forged."""
+        return self._authorizer is None or self._authorizer.authorize(
+            client, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, "Fetch"
+        )
+
+    def _may(self, topic: TopicKey, replica_id: int, client: Client) -> bool:
+        return self.may_follow(client) if replica_id >= 0 else self.may_read(topic, client)
+
+    def _look(
+        self, wanted: CachedPartition, request: FetchRequest, version: int, client: Client
+    ) -> Found:
         """The state of one partition; no record is located yet."""
         partition, offset = wanted.partition, wanted.partition.fetch_offset
         try:
+            if self._authorizer is not None and not self._may(
+                wanted.topic, request.replica_id, client
+            ):
+                raise BrokerError(ErrorCode.topic_authorization_failed)
             leader, reading = self._find(wanted, request, version)
             reading.check_epoch(partition.current_leader_epoch)
             if leader is not None and request.replica_id >= 0:

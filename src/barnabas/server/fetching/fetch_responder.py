@@ -8,6 +8,7 @@ from barnabas.base.errors import DiskFault, ErrorCode
 from barnabas.base.failures import FailureChannel
 from barnabas.base.laws import law
 from barnabas.base.offload import Offload
+from barnabas.security.authorizer import Client
 from barnabas.server.fetching.cached_partitions import CachedPartition, TopicKey
 from barnabas.server.fetching.fetch_collector import FetchCollector, Fetched, Found
 from barnabas.server.fetching.fetch_sessions import FetchContext, FetchSessions
@@ -29,6 +30,7 @@ class FetchCall:
     context: FetchContext
     version: int
     correlation_id: int
+    client: Client
 
     def is_enough(self, fetched: Fetched, max_bytes: int) -> bool:
         """Whether to respond now; more than a response may hold would never come."""
@@ -77,7 +79,7 @@ class FetchResponder:
 
     def collect(self, call: FetchCall) -> Fetched:
         """Locate what can be sent now; partitions with nothing new rest until they change."""
-        fetched = self._collector.collect(call.request, call.context, call.version)
+        fetched = self._collector.collect(call.request, call.context, call.version, call.client)
         self._collector.rest(fetched, call.request, call.version)
         return fetched
 

@@ -95,6 +95,11 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def stir_all(self) -> None:
+        """Make all partitions due: what their readers may read has changed."""
+        for session in self._sessions.values():
+            session.reconsider()
+
     def begin(
         self, request: FetchRequest, *, by_id: bool, named: NamedPartitions | None = None
     ) -> FetchContext:

@@ -22,7 +22,9 @@ from kio.schema.add_partitions_to_txn.v5.response import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
+from barnabas.server.requests.access import Access, check
 from barnabas.server.requests.dispatch import Call
 from barnabas.server.transactions.fenced_errors import fenced_error
 from barnabas.transactions.transaction_messages import AddPartitions, Producer
@@ -48,6 +50,8 @@ class Added:
 
 async def handle(broker: Broker, request: AddPartitionsToTxnRequest, call: Call) -> Added:
     if call.version >= _BATCHED:
+        if not call.access.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+            return Added(error_code=ErrorCode.cluster_authorization_failed)
         codes = await asyncio.gather(
             *(_of_broker(broker, transaction) for transaction in request.transactions)
         )
@@ -90,11 +94,33 @@ async def _of_client(broker: Broker, call: Call) -> Codes:
     try:
         if not request.transactional_id:
             return dict.fromkeys(request.partitions, ErrorCode.invalid_request)
-        codes = await _add(broker, request)
+        check(
+            call.access,
+            Operation.WRITE,
+            ResourceType.TRANSACTIONAL_ID,
+            request.transactional_id,
+        )
+        codes = _denied(request, call.access) or await _add(broker, request)
     except BrokerError as e:
         codes = dict.fromkeys(request.partitions, e.code)
     knows = call.version >= _FENCED
     return {partition: fenced_error(code, knows) for partition, code in codes.items()}
+
+
+def _denied(request: AddPartitions, access: Access) -> Codes:
+    """The codes of all partitions, if the client may not write to the topic of one."""
+    topics = {each.topic for each in request.partitions}
+    may = {
+        topic: access.may(Operation.WRITE, ResourceType.TOPIC, topic) for topic in sorted(topics)
+    }
+    if all(may.values()):
+        return {}
+    return {
+        each: ErrorCode.operation_not_attempted
+        if may[each.topic]
+        else ErrorCode.topic_authorization_failed
+        for each in request.partitions
+    }
 
 
 async def _add(broker: Broker, request: AddPartitions) -> Codes:

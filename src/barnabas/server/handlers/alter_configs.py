@@ -6,20 +6,24 @@ from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfig
 from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.security.acls import Operation as Acl
 from barnabas.server.broker import Broker
 from barnabas.server.cluster.config_admin import Resource, check_once, check_values
+from barnabas.server.requests.config_access import check_config
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 
-async def handle(broker: Broker, request: AlterConfigsRequest, _: Call) -> AlterConfigsResponse:
+async def handle(broker: Broker, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
     named = Counter((r.resource_type, r.resource_name) for r in request.resources)
     validate_only = request.validate_only
     return AlterConfigsResponse(
         throttle_time=NO_THROTTLE,
         responses=tuple(
             [
-                await _alter(broker, r, named[r.resource_type, r.resource_name], validate_only)
+                await _alter(
+                    broker, r, named[r.resource_type, r.resource_name], validate_only, call
+                )
                 for r in request.resources
             ]
         ),
@@ -27,10 +31,11 @@ async def handle(broker: Broker, request: AlterConfigsRequest, _: Call) -> Alter
 
 
 async def _alter(
-    broker: Broker, wanted: AlterConfigsResource, times_named: int, validate_only: bool
+    broker: Broker, wanted: AlterConfigsResource, times_named: int, validate_only: bool, call: Call
 ) -> AlterConfigsResourceResponse:
     code, message = ErrorCode.none, None
     try:
+        check_config(call.access, Acl.ALTER_CONFIGS, wanted.resource_type, wanted.resource_name)
         check_once(times_named, wanted.configs)
         check_values(config.name for config in wanted.configs if config.value is None)
         await broker.config_admin.replace(

@@ -16,23 +16,27 @@ from barnabas.groups.consumer.consumer_messages import (
     DescribedConsumerGroup,
     DescribedTopic,
 )
+from barnabas.security.acls import ResourceType
 from barnabas.server.broker import Broker
 from barnabas.server.requests import authorized
+from barnabas.server.requests.access import authorized_operations
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 
 async def handle(
-    broker: Broker, request: ConsumerGroupDescribeRequest, _: Call
+    broker: Broker, request: ConsumerGroupDescribeRequest, call: Call
 ) -> ConsumerGroupDescribeResponse:
-    operations = authorized.NOT_ASKED
-    if request.include_authorized_operations:
-        operations = authorized.GROUP
+    def operations(group_id: str) -> int:
+        if not request.include_authorized_operations:
+            return authorized.NOT_ASKED
+        return authorized_operations(call.access, ResourceType.GROUP, group_id)
+
     return ConsumerGroupDescribeResponse(
         throttle_time=NO_THROTTLE,
         groups=tuple(
             [
-                _told(await _described(broker, group_id), operations)
+                _told(await _described(broker, group_id), operations(group_id))
                 for group_id in request.group_ids
             ]
         ),

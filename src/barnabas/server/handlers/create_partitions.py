@@ -12,12 +12,14 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
-from barnabas.wire.schema import NO_THROTTLE, milliseconds
+from barnabas.server.requests.mutations import Mutations
+from barnabas.wire.schema import milliseconds
 
 
 async def handle(
-    broker: Broker, request: CreatePartitionsRequest, _: Call
+    broker: Broker, request: CreatePartitionsRequest, call: Call
 ) -> CreatePartitionsResponse:
+    mutations = Mutations(call, strict_since=3)
     named = Counter(topic.name for topic in request.topics)
     results = [
         _result(name, ErrorCode.invalid_request, "Duplicate topic in request.")
@@ -25,21 +27,27 @@ async def handle(
         if times > 1
     ]
     results += [
-        await _grow(broker, topic, request.validate_only, milliseconds(request.timeout))
+        await _grow(broker, topic, request.validate_only, milliseconds(request.timeout), mutations)
         for topic in request.topics
         if named[topic.name] == 1
     ]
-    return CreatePartitionsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
+    return CreatePartitionsResponse(throttle_time=mutations.throttle_time(), results=tuple(results))
 
 
 async def _grow(
-    broker: Broker, topic: CreatePartitionsTopic, validate_only: bool, timeout_ms: int
+    broker: Broker,
+    topic: CreatePartitionsTopic,
+    validate_only: bool,
+    timeout_ms: int,
+    mutations: Mutations,
 ) -> CreatePartitionsTopicResult:
     assignments = None
     if topic.assignments is not None:
         assignments = [tuple(BrokerId(b) for b in a.broker_ids) for a in topic.assignments]
     try:
         broker.check_controller()
+        image = broker.metadata.topic(topic.name)
+        mutations.take(0 if image is None else max(0, topic.count - len(image.partitions)))
         await broker.topics.grow(topic.name, topic.count, assignments, validate_only=validate_only)
         if not validate_only:
             await broker.topics.led(topic.name, topic.count, timeout_ms)

@@ -19,19 +19,22 @@ from kio.schema.create_topics.v7.response import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.topic_creation import Made, NewTopic
 from barnabas.server.requests.dispatch import Call
-from barnabas.wire.schema import NO_THROTTLE, milliseconds
+from barnabas.server.requests.mutations import Mutations
+from barnabas.wire.schema import milliseconds
 
 CLUSTER_METADATA: Final = "__cluster_metadata"
 # Topics described before other requests get their turn.
 AT_ONCE: Final = 500
 
 
-async def handle(broker: Broker, request: CreateTopicsRequest, _: Call) -> CreateTopicsResponse:
-    wanted, failed = _check(broker, request.topics)
+async def handle(broker: Broker, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
+    mutations = Mutations(call, strict_since=6)
+    wanted, failed = _check(broker, request.topics, mutations)
     created = await broker.topics.create_all(
         list(wanted.values()), validate_only=request.validate_only
     )
@@ -45,8 +48,8 @@ async def handle(broker: Broker, request: CreateTopicsRequest, _: Call) -> Creat
         expected = {name: len(each.assignment) for name, each in made.items()}
         unled = await broker.topics.unled(expected, milliseconds(request.timeout))
         failed |= {name: BrokerError(ErrorCode.request_timed_out) for name in unled}
-    results = await _results(request.topics, made, failed, _Configs(broker.configs))
-    return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
+    results = await _results(request.topics, made, failed, _Configs(broker.configs), call)
+    return CreateTopicsResponse(throttle_time=mutations.throttle_time(), topics=tuple(results))
 
 
 async def _results(
@@ -54,6 +57,7 @@ async def _results(
     made: Mapping[str, Made],
     failed: Mapping[str, BrokerError],
     configs: "_Configs",
+    call: Call,
 ) -> list[CreatableTopicResult]:
     results = []
     for topic in topics:
@@ -61,14 +65,14 @@ async def _results(
             error = failed[topic.name]
             results.append(_failed(topic.name, error.code, error.message))
         else:
-            results.append(_created(topic, made[topic.name], configs))
+            results.append(_created(topic, made[topic.name], configs, call))
         if len(results) % AT_ONCE == 0:
             await asyncio.sleep(0)
     return results
 
 
 def _check(
-    broker: Broker, topics: Iterable[CreatableTopic]
+    broker: Broker, topics: Iterable[CreatableTopic], mutations: Mutations
 ) -> tuple[dict[str, NewTopic], dict[str, BrokerError]]:
     """The topics to create, and the errors of the others."""
     wanted: dict[str, NewTopic] = {}
@@ -81,10 +85,19 @@ def _check(
                     ErrorCode.invalid_request, "Found multiple entries for this topic."
                 )
             broker.check_controller()
-            wanted[topic.name] = _wanted(broker, topic)
+            new = _wanted(broker, topic)
+            mutations.take(_count(broker, new))
+            wanted[topic.name] = new
         except BrokerError as error:
             failed[topic.name] = error
     return wanted, failed
+
+
+def _count(broker: Broker, new: NewTopic) -> int:
+    if new.assignments:
+        return len(new.assignments)
+    default = broker.configs.broker.int("num.partitions")
+    return default if new.partitions < 0 else new.partitions
 
 
 class _Configs:
@@ -111,7 +124,20 @@ class _Configs:
         return self._described[key]
 
 
-def _created(topic: CreatableTopic, made: Made, configs: _Configs) -> CreatableTopicResult:
+def _created(
+    topic: CreatableTopic, made: Made, configs: _Configs, call: Call
+) -> CreatableTopicResult:
+    if not call.access.may(
+        Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name, log_if_denied=False
+    ):
+        return CreatableTopicResult(
+            name=topic.name,
+            topic_id=made.topic_id,
+            error_code=ErrorCode.none,
+            error_message=None,
+            topic_config_error_code=int(ErrorCode.topic_authorization_failed),
+            configs=(),
+        )
     return CreatableTopicResult(
         name=topic.name,
         topic_id=made.topic_id,

@@ -12,9 +12,12 @@ from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
+from barnabas.server.requests.access import check
 from barnabas.server.requests.dispatch import Call
-from barnabas.wire.schema import NO_THROTTLE, milliseconds
+from barnabas.server.requests.mutations import Mutations
+from barnabas.wire.schema import milliseconds
 
 
 async def handle(broker: Broker, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
@@ -24,24 +27,27 @@ async def handle(broker: Broker, request: DeleteTopicsRequest, call: Call) -> De
     else:
         asked = [(name, None) for name in call.sent.topic_names]
     timeout_ms = milliseconds(request.timeout)
-    results = [await _delete(broker, name, topic_id, call.version) for name, topic_id in asked]
+    mutations = Mutations(call, strict_since=5)
+    results = [await _delete(broker, name, topic_id, call, mutations) for name, topic_id in asked]
     responses = await asyncio.gather(*(_awaited(broker, each, timeout_ms) for each in results))
-    return DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=tuple(responses))
+    return DeleteTopicsResponse(throttle_time=mutations.throttle_time(), responses=tuple(responses))
 
 
 async def _delete(
-    broker: Broker, name: str | None, topic_id: uuid.UUID | None, version: int
+    broker: Broker, name: str | None, topic_id: uuid.UUID | None, call: Call, mutations: Mutations
 ) -> DeletableTopicResult:
     code, message = ErrorCode.none, None
     asked_id = topic_id
     try:
         broker.check_controller()
         broker.topics.check_deletion_enabled()
-        name, topic_id = _resolve(broker, name, topic_id)
+        name, topic_id = _resolve(broker, name, topic_id, call)
+        image = broker.metadata.topic(name)
+        mutations.take(0 if image is None else len(image.partitions))
         await broker.topics.delete(name, asked_id)
     except BrokerError as e:
         code, message = e.code, e.message
-        if code is ErrorCode.topic_deletion_disabled and version < 3:
+        if code is ErrorCode.topic_deletion_disabled and call.version < 3:
             code = ErrorCode.invalid_request
     return DeletableTopicResult(
         name=name, topic_id=topic_id, error_code=code, error_message=message
@@ -62,7 +68,7 @@ async def _awaited(
 
 
 def _resolve(
-    broker: Broker, name: str | None, topic_id: uuid.UUID | None
+    broker: Broker, name: str | None, topic_id: uuid.UUID | None, call: Call
 ) -> tuple[str, uuid.UUID | None]:
     if (name is None) == (topic_id is None):
         raise BrokerError(
@@ -70,9 +76,11 @@ def _resolve(
         )
     if topic_id is not None:
         image = broker.metadata.topic_by_id(topic_id)
-        if image is None:
+        if image is None or not call.access.may(Operation.DESCRIBE, ResourceType.TOPIC, image.name):
             raise BrokerError(ErrorCode.unknown_topic_id)
+        check(call.access, Operation.DELETE, ResourceType.TOPIC, image.name)
     else:
+        check(call.access, Operation.DELETE, ResourceType.TOPIC, name or "")
         image = broker.metadata.topic(name or "")
         if image is None:
             raise BrokerError(ErrorCode.unknown_topic_or_partition)

@@ -10,28 +10,33 @@ from kio.schema.describe_configs.v4.response import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.config.config_key import ConfigEntry
+from barnabas.security.acls import Operation as Acl
 from barnabas.server.broker import Broker
 from barnabas.server.cluster.config_admin import Resource
+from barnabas.server.requests.config_access import check_config
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 
-def handle(broker: Broker, request: DescribeConfigsRequest, _: Call) -> DescribeConfigsResponse:
+def handle(broker: Broker, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         throttle_time=NO_THROTTLE,
         results=tuple(
-            _resource(broker, resource, request.include_synonyms, request.include_documentation)
+            _resource(
+                broker, resource, request.include_synonyms, request.include_documentation, call
+            )
             for resource in request.resources
         ),
     )
 
 
 def _resource(
-    broker: Broker, asked: DescribeConfigsResource, synonyms: bool, documentation: bool
+    broker: Broker, asked: DescribeConfigsResource, synonyms: bool, documentation: bool, call: Call
 ) -> DescribeConfigsResult:
     # Clients expect an empty message, not none, where all is well.
     code, message, entries = ErrorCode.none, "", ()
     try:
+        check_config(call.access, Acl.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name)
         wanted = asked.configuration_keys
         resource = Resource(asked.resource_type, asked.resource_name)
         entries = tuple(

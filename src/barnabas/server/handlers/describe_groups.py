@@ -14,8 +14,10 @@ from kio.schema.describe_groups.v5.response import (
 from barnabas.base.errors import BrokerError
 from barnabas.coordinator.result import CoordinatorResult
 from barnabas.groups.classic import classic_messages
+from barnabas.security.acls import ResourceType
 from barnabas.server.broker import Broker
 from barnabas.server.requests import authorized
+from barnabas.server.requests.access import authorized_operations
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
@@ -23,13 +25,18 @@ from barnabas.wire.schema import NO_THROTTLE
 async def handle(
     broker: Broker, request: DescribeGroupsRequest, call: Call
 ) -> DescribeGroupsResponse:
-    operations = authorized.NOT_ASKED
-    if request.include_authorized_operations:
-        operations = authorized.GROUP
+    def operations(group_id: str) -> int:
+        if not request.include_authorized_operations:
+            return authorized.NOT_ASKED
+        return authorized_operations(call.access, ResourceType.GROUP, group_id)
+
     return DescribeGroupsResponse(
         throttle_time=NO_THROTTLE,
         groups=tuple(
-            [_told(await _described(broker, group_id), operations) for group_id in request.groups]
+            [
+                _told(await _described(broker, group_id), operations(group_id))
+                for group_id in request.groups
+            ]
         ),
     )
 

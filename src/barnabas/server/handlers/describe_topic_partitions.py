@@ -11,6 +11,7 @@ from kio.schema.describe_topic_partitions.v0.response import (
 )
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
 from barnabas.server.cluster.metadata_cache import (
     MetadataCache,
@@ -20,6 +21,7 @@ from barnabas.server.cluster.metadata_cache import (
 )
 from barnabas.server.cluster.topic_names import check_topic_name
 from barnabas.server.requests import authorized
+from barnabas.server.requests.access import authorized_operations
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
@@ -43,12 +45,16 @@ def handle(
         if limit == 0:
             next_cursor = Cursor(topic_name=name, partition_index=first)
             break
+        if not call.access.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            if request.topics:
+                topics.append(_failed(name, ErrorCode.topic_authorization_failed))
+            continue
         image = broker.metadata.topic(name)
         if image is None:
             topics.append(_unknown(name))
             continue
         wanted = [(i, p) for i, p in sorted(image.partitions.items()) if i >= first]
-        topics.append(_known(broker.metadata, image, wanted[:limit], call.connection.listener))
+        topics.append(_known(broker.metadata, image, wanted[:limit], call))
         if len(wanted) > limit:
             next_cursor = Cursor(topic_name=name, partition_index=wanted[limit][0])
             break
@@ -105,7 +111,7 @@ def _failed(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
         topic_id=None,
         is_internal=is_internal(name),
         partitions=(),
-        topic_authorized_operations=authorized.TOPIC,
+        topic_authorized_operations=authorized.NOT_ASKED,
     )
 
 
@@ -113,7 +119,7 @@ def _known(
     cache: MetadataCache,
     topic: TopicImage,
     partitions: list[tuple[int, PartitionImage]],
-    listener: str,
+    call: Call,
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.none,
@@ -122,7 +128,7 @@ def _known(
         is_internal=topic.is_internal,
         partitions=tuple(
             DescribeTopicPartitionsResponsePartition(
-                error_code=cache.error_of(partition, listener),
+                error_code=cache.error_of(partition, call.connection.listener),
                 partition_index=index,
                 leader_id=partition.leader,
                 leader_epoch=partition.leader_epoch,
@@ -134,5 +140,7 @@ def _known(
             )
             for index, partition in partitions
         ),
-        topic_authorized_operations=authorized.TOPIC,
+        topic_authorized_operations=authorized_operations(
+            call.access, ResourceType.TOPIC, topic.name
+        ),
     )

@@ -1,7 +1,9 @@
 """DescribeTransactions (65): the state of transactional ids that this broker coordinates."""
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
+from barnabas.server.requests.access import Access
 from barnabas.server.requests.dispatch import Call
 from barnabas.transactions.transaction_metadata import TransactionMetadata
 from barnabas.wire.control.describe_transactions import (
@@ -14,15 +16,17 @@ from barnabas.wire.schema import NO_THROTTLE
 
 
 async def handle(
-    broker: Broker, request: DescribeTransactionsRequest, _: Call
+    broker: Broker, request: DescribeTransactionsRequest, call: Call
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
         throttle_time=NO_THROTTLE,
-        transaction_states=tuple([await _describe(broker, n) for n in request.transactional_ids]),
+        transaction_states=tuple(
+            [await _describe(broker, n, call.access) for n in request.transactional_ids]
+        ),
     )
 
 
-async def _describe(broker: Broker, transactional_id: str) -> TransactionState:
+async def _describe(broker: Broker, transactional_id: str, access: Access) -> TransactionState:
     if not transactional_id:
         return _failed(transactional_id, ErrorCode.invalid_request)
     try:
@@ -39,17 +43,19 @@ async def _describe(broker: Broker, transactional_id: str) -> TransactionState:
         transaction_start_time_ms=metadata.start_ms,
         producer_id=metadata.producer_id,
         producer_epoch=metadata.producer_epoch,
-        topics=_topics(metadata),
+        topics=_topics(metadata, access),
     )
 
 
-def _topics(metadata: TransactionMetadata) -> tuple[TopicData, ...]:
+def _topics(metadata: TransactionMetadata, access: Access) -> tuple[TopicData, ...]:
     """The partitions; of a transaction that ends, those that have no marker yet."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(metadata.partitions):
         topics.setdefault(topic, []).append(partition)
     return tuple(
-        TopicData(topic=topic, partitions=tuple(indexes)) for topic, indexes in topics.items()
+        TopicData(topic=topic, partitions=tuple(indexes))
+        for topic, indexes in topics.items()
+        if access.may(Operation.DESCRIBE, ResourceType.TOPIC, topic, log_if_denied=False)
     )
 
 

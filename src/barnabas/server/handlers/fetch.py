@@ -8,6 +8,7 @@ the answer and each partition's own limit its share; see `fetch_collector`.
 """
 
 from collections import Counter
+from dataclasses import replace
 from typing import Final
 
 from barnabas.base.errors import BrokerError
@@ -69,21 +70,32 @@ class Fetch:
     ) -> Reply:
         single = read_single_fetch(version, frame, position)
         repeated: RepeatedAt | None = None
-        if single is not None and self._collector.selector is None:
+        if (
+            single is not None
+            and self._collector.selector is None
+            and self._collector.may_read(single.topic, connection)
+        ):
             again = RepeatedFetch(
                 single,
                 self._answer_ready(version, single),
                 frame,
                 self._replicas.find,
                 self._metadata.name_of,
-                self._collector.max_bytes,
+                self._most(connection),
             )
             answer = again.answer(single.fetch_offset, correlation_id)
             if answer is not None:
                 connection.remember(frame, single.offset_at, again)
                 return answer
             if single.min_bytes <= 1:  # else each batch that comes would have all of them read
-                repeated = RepeatedAt(again, single.fetch_offset, correlation_id)
+                repeated = RepeatedAt(
+                    again,
+                    single.fetch_offset,
+                    correlation_id,
+                    self._collector,
+                    single.topic,
+                    connection,
+                )
         known = connection.fetches if single is None else None
         request = read_fetch(version, frame, position, None if known is None else known.memo)
         named = self._named(request, version, connection) if single is None else None
@@ -92,14 +104,23 @@ class Fetch:
         except BrokerError as e:
             self._errors[int(e.code)] += 1
             return write_fetch(version, correlation_id, (), int(e.code))
-        if request.replica_id >= 0:
+        connection.is_follower = request.replica_id >= 0
+        if connection.most_fetched is not None and not connection.is_follower:
+            most = min(request.max_bytes, connection.most_fetched)
+            request = replace(request, max_bytes=most, min_bytes=min(request.min_bytes, most))
+        if request.replica_id >= 0 and self._collector.may_follow(connection):
             self._collector.note_follower(request, context)
             context.refresh()
-        call = FetchCall(request, context, version, correlation_id)
+        call = FetchCall(request, context, version, correlation_id, connection)
         fetched = self._responder.collect(call)
         if request.max_wait_ms <= 0 or self._responder.is_enough(call, fetched):
             return self._responder.respond(call, fetched)
         return self._wait(call, repeated)
+
+    def _most(self, connection: Connection) -> int:
+        """The most bytes of a response: a client's quota may allow less than the broker does."""
+        most = connection.most_fetched
+        return self._collector.max_bytes if most is None else min(most, self._collector.max_bytes)
 
     def _named(
         self, request: FetchRequest, version: int, connection: Connection

@@ -11,12 +11,15 @@ from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v6.response import Coordinator
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
+from barnabas.server.requests.access import check
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
+_RESOURCES: Final = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +39,19 @@ async def handle(broker: Broker, request: FindCoordinatorRequest, call: Call) ->
     keys = request.coordinator_keys if call.version >= 4 else (call.sent.key,)
     # Before version 1 only groups had coordinators.
     kind = request.key_type if call.version >= 1 else GROUP
-    found = tuple([await _find(broker, key, kind, call.connection.listener) for key in keys])
+    found = tuple([await _find(broker, key, kind, call) for key in keys])
     first = found[0] if found else _failed("", ErrorCode.invalid_request, "No key is given.")
     return Found(
         found, first.error_code, first.error_message, first.node_id, first.host, first.port
     )
 
 
-async def _find(broker: Broker, key: str, kind: int, listener: str) -> Coordinator:
+async def _find(broker: Broker, key: str, kind: int, call: Call) -> Coordinator:
+    try:
+        if kind in _RESOURCES:
+            check(call.access, Operation.DESCRIBE, _RESOURCES[kind], key)
+    except BrokerError as e:
+        return _failed(key, e.code, e.message)
     if kind not in (GROUP, TRANSACTION):
         return _failed(key, ErrorCode.invalid_request, f"There is no coordinator of type {kind}.")
     if not key:
@@ -51,7 +59,7 @@ async def _find(broker: Broker, key: str, kind: int, listener: str) -> Coordinat
         return _failed(key, ErrorCode.invalid_group_id if is_group else ErrorCode.invalid_request)
     finder = broker.groups if kind == GROUP else broker.transactions
     try:
-        coordinator, (host, port) = await finder.find(key, listener)
+        coordinator, (host, port) = await finder.find(key, call.connection.listener)
     except BrokerError as e:
         return _failed(key, e.code, e.message)
     return Coordinator(

@@ -12,6 +12,7 @@ from kio.schema.incremental_alter_configs.v1.response import (
 )
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.security.acls import Operation as Acl
 from barnabas.server.broker import Broker
 from barnabas.server.cluster.config_admin import (
     Alteration,
@@ -20,12 +21,13 @@ from barnabas.server.cluster.config_admin import (
     check_once,
     check_values,
 )
+from barnabas.server.requests.config_access import check_config
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 
 async def handle(
-    broker: Broker, request: IncrementalAlterConfigsRequest, _: Call
+    broker: Broker, request: IncrementalAlterConfigsRequest, call: Call
 ) -> IncrementalAlterConfigsResponse:
     named = Counter((r.resource_type, r.resource_name) for r in request.resources)
     validate_only = request.validate_only
@@ -33,7 +35,9 @@ async def handle(
         throttle_time=NO_THROTTLE,
         responses=tuple(
             [
-                await _alter(broker, r, named[r.resource_type, r.resource_name], validate_only)
+                await _alter(
+                    broker, r, named[r.resource_type, r.resource_name], validate_only, call
+                )
                 for r in request.resources
             ]
         ),
@@ -41,10 +45,11 @@ async def handle(
 
 
 async def _alter(
-    broker: Broker, wanted: AlterConfigsResource, times_named: int, validate_only: bool
+    broker: Broker, wanted: AlterConfigsResource, times_named: int, validate_only: bool, call: Call
 ) -> AlterConfigsResourceResponse:
     code, message = ErrorCode.none, None
     try:
+        check_config(call.access, Acl.ALTER_CONFIGS, wanted.resource_type, wanted.resource_name)
         check_once(times_named, wanted.configs)
         check_values(
             config.name

@@ -9,7 +9,9 @@ from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
+from barnabas.server.requests.access import Access
 from barnabas.server.requests.dispatch import Call
 from barnabas.server.transactions.fenced_errors import fenced_error
 from barnabas.transactions.transaction_messages import InitProducer, Producer, ProducerReply
@@ -22,10 +24,29 @@ _FENCED = 4
 async def handle(
     broker: Broker, request: InitProducerIdRequest, call: Call
 ) -> InitProducerIdResponse:
+    if (code := refusal(request, call.access)) is not ErrorCode.none:
+        return _response(ProducerReply(code), call)
     try:
         reply = await _decide(broker, request)
     except BrokerError as e:
         reply = ProducerReply(e.code)
+    return _response(reply, call)
+
+
+def refusal(request: InitProducerIdRequest, access: Access) -> ErrorCode:
+    """The error for a client that may not; `none` if it may."""
+    if request.transactional_id is not None:
+        name = request.transactional_id
+        if not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+            return ErrorCode.transactional_id_authorization_failed
+    elif not access.may(
+        Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, log_if_denied=False
+    ) and not access.may_any(Operation.WRITE, ResourceType.TOPIC):
+        return ErrorCode.cluster_authorization_failed
+    return ErrorCode.none
+
+
+def _response(reply: ProducerReply, call: Call) -> InitProducerIdResponse:
     return InitProducerIdResponse(
         throttle_time=NO_THROTTLE,
         error_code=fenced_error(reply.error, call.version >= _FENCED),

@@ -7,13 +7,15 @@ from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 
-def handle(broker: Broker, request: ListGroupsRequest, _: Call) -> ListGroupsResponse:
+def handle(broker: Broker, request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
     code, groups = ErrorCode.none, ()
+    sees_all = call.access.may(Operation.DESCRIBE, ResourceType.CLUSTER, log_if_denied=False)
     try:
         groups = tuple(
             ListedGroup(
@@ -24,6 +26,10 @@ def handle(broker: Broker, request: ListGroupsRequest, _: Call) -> ListGroupsRes
             )
             for shard in broker.groups.shards()
             for group in shard.list_groups(request.states_filter, request.types_filter)
+            if sees_all
+            or call.access.may(
+                Operation.DESCRIBE, ResourceType.GROUP, group.group_id, log_if_denied=False
+            )
         )
     except BrokerError as e:
         code = e.code

@@ -7,6 +7,7 @@ from kio.schema.list_transactions.v1.request import ListTransactionsRequest
 from kio.schema.list_transactions.v1.response import ListTransactionsResponse, TransactionState
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
 from barnabas.transactions.transaction_metadata import TransactionMetadata
@@ -14,7 +15,9 @@ from barnabas.transactions.transaction_state import TransactionState as State
 from barnabas.wire.schema import NO_THROTTLE
 
 
-def handle(broker: Broker, request: ListTransactionsRequest, _: Call) -> ListTransactionsResponse:
+def handle(
+    broker: Broker, request: ListTransactionsRequest, call: Call
+) -> ListTransactionsResponse:
     known = {state.value for state in State}
     unknown = tuple(name for name in request.state_filters if name not in known)
     try:
@@ -39,6 +42,12 @@ def handle(broker: Broker, request: ListTransactionsRequest, _: Call) -> ListTra
             )
             for each in transactions
             if _is_asked_for(each, request, now_ms)
+            and call.access.may(
+                Operation.DESCRIBE,
+                ResourceType.TRANSACTIONAL_ID,
+                each.transactional_id,
+                log_if_denied=False,
+            )
         ),
     )
 

@@ -21,12 +21,13 @@ from kio.schema.metadata.v12.response import (
 )
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
 from barnabas.server.cluster.metadata_cache import TopicImage, is_internal
 from barnabas.server.cluster.topic_creation import Made, NewTopic
 from barnabas.server.cluster.topic_names import check_topic_name
 from barnabas.server.groups.offsets_topic import OFFSETS_TOPIC
-from barnabas.server.requests import authorized
+from barnabas.server.requests.access import authorized_operations
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import NO_THROTTLE, adapt, response_type
@@ -46,7 +47,11 @@ def handle(
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     asked = request.topics
     if asked is None or (call.version == 0 and not asked):
-        known = (_known(broker, topic, call) for topic in broker.metadata.topics())
+        known = (
+            _known(broker, topic, call)
+            for topic in broker.metadata.topics()
+            if _may_describe(call, topic.name, log_if_denied=False)
+        )
         return _respond(broker, request, call, known)
     may_create = request.allow_auto_topic_creation and broker.configs.broker.bool(
         "auto.create.topics.enable"
@@ -55,7 +60,7 @@ def handle(
         return _response(broker, request, call, map(_not_by_id, asked))
     # A topic that is named twice is in the response once.
     asked = tuple(dict.fromkeys(asked))
-    if may_create and any(_is_missing(broker, topic) for topic in asked):
+    if may_create and any(_is_missing(broker, topic, call) for topic in asked):
         return _create_and_respond(broker, request, asked, call)
     found = (_lookup(broker, topic, call) for topic in asked)
     return _respond(broker, request, call, found)
@@ -107,9 +112,12 @@ async def _create_and_respond(
     call: Call,
 ) -> MetadataResponse:
     """Create missing topics, as many as one request may; the client asks again for the others."""
-    missing = [topic.name or "" for topic in asked if _is_missing(broker, topic)]
+    missing = [topic.name or "" for topic in asked if _is_missing(broker, topic, call)]
     most = broker.configs.broker.int("barnabas.auto.create.topics.max.per.request")
+    refused = [name for name in missing if not _may_create(call, name)]
+    missing = [name for name in missing if name not in refused]
     failed = dict.fromkeys(missing[most:], ErrorCode.leader_not_available)
+    failed |= dict.fromkeys(refused, ErrorCode.topic_authorization_failed)
     failed |= await _create(broker, missing[:most])
     if most < len(missing):
         log.info("topics left to later requests count=%d limit=%d", len(missing) - most, most)
@@ -153,20 +161,35 @@ async def _create(broker: Broker, names: Sequence[str]) -> dict[str, ErrorCode]:
     return failed | dict.fromkeys(unled, ErrorCode.leader_not_available)
 
 
-def _is_missing(broker: Broker, topic: MetadataRequestTopic) -> bool:
+def _may_describe(call: Call, name: str, *, log_if_denied: bool = True) -> bool:
+    return call.access.may(
+        Operation.DESCRIBE, ResourceType.TOPIC, name, log_if_denied=log_if_denied
+    )
+
+
+def _may_create(call: Call, name: str) -> bool:
+    return call.access.may(
+        Operation.CREATE, ResourceType.CLUSTER, log_if_denied=False
+    ) or call.access.may(Operation.CREATE, ResourceType.TOPIC, name)
+
+
+def _is_missing(broker: Broker, topic: MetadataRequestTopic, call: Call) -> bool:
     return (
         topic.topic_id is None
         and topic.name is not None
         and broker.metadata.topic(topic.name) is None
+        and _may_describe(call, topic.name, log_if_denied=False)
     )
 
 
 def _lookup(broker: Broker, topic: MetadataRequestTopic, call: Call) -> MetadataResponseTopic:
     if topic.topic_id is not None:
         image = broker.metadata.topic_by_id(topic.topic_id)
-        if image is None:
+        if image is None or not _may_describe(call, image.name):
             return _failed(topic, ErrorCode.unknown_topic_id)
         return _known(broker, image, call)
+    if not _may_describe(call, topic.name or ""):
+        return _failed(topic, ErrorCode.topic_authorization_failed)
     image = broker.metadata.topic(topic.name or "")
     if image is not None:
         return _known(broker, image, call)
@@ -226,7 +249,17 @@ def _response(
     broker: Broker, request: MetadataRequest, call: Call, topics: Iterable[MetadataResponseTopic]
 ) -> MetadataResponse:
     if request.include_topic_authorized_operations:
-        topics = [replace(t, topic_authorized_operations=authorized.TOPIC) for t in topics]
+        topics = [
+            replace(
+                t,
+                topic_authorized_operations=authorized_operations(
+                    call.access, ResourceType.TOPIC, t.name or ""
+                ),
+            )
+            if t.error_code is ErrorCode.none
+            else t
+            for t in topics
+        ]
     response = MetadataResponse(
         throttle_time=NO_THROTTLE,
         brokers=tuple(
@@ -239,6 +272,7 @@ def _response(
         topics=tuple(topics),
     )
     if getattr(call.sent, "include_cluster_authorized_operations", False):
+        operations = authorized_operations(call.access, ResourceType.CLUSTER)
         until_10 = adapt(response, response_type(ApiKey.METADATA, 10))
-        return replace(until_10, cluster_authorized_operations=authorized.CLUSTER)
+        return replace(until_10, cluster_authorized_operations=operations)
     return response

@@ -26,7 +26,9 @@ from barnabas.groups.offsets.offset_messages import (
     FetchedTopic,
     FetchReply,
 )
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
+from barnabas.server.requests.access import Access
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
@@ -45,7 +47,11 @@ async def handle(broker: Broker, request: OffsetFetchRequest, call: Call) -> Fet
     asked = request.groups if call.version >= 8 else (call.sent,)
     groups = tuple(
         [
-            _told(group, await _fetch(broker, group, request.require_stable), call.version)
+            _told(
+                group,
+                await _fetch(broker, group, request.require_stable, call.access),
+                call.version,
+            )
             for group in asked
         ]
     )
@@ -57,13 +63,31 @@ async def handle(broker: Broker, request: OffsetFetchRequest, call: Call) -> Fet
     )
 
 
-async def _fetch(broker: Broker, asked: Any, require_stable: bool) -> FetchReply:
+async def _fetch(broker: Broker, asked: Any, require_stable: bool, access: Access) -> FetchReply:
+    if not access.may(Operation.DESCRIBE, ResourceType.GROUP, asked.group_id):
+        return FetchReply(error=ErrorCode.group_authorization_failed)
+    refused: list[FetchedTopic] = []
     topics = None
     if asked.topics is not None:
-        topics = [AskedTopic(topic.name, topic.partition_indexes) for topic in asked.topics]
+        topics = [
+            AskedTopic(topic.name, topic.partition_indexes)
+            for topic in asked.topics
+            if _may_describe(access, topic.name)
+        ]
+        refused = [
+            FetchedTopic(
+                topic.name,
+                [
+                    FetchedOffset(index, error=ErrorCode.topic_authorization_failed)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in asked.topics
+            if not _may_describe(access, topic.name)
+        ]
     member_id, member_epoch = getattr(asked, "member_id", None), getattr(asked, "member_epoch", -1)
     try:
-        return await broker.groups.ask(
+        reply = await broker.groups.ask(
             asked.group_id,
             lambda shard, _: CoordinatorResult(
                 shard.offsets.fetch(asked.group_id, topics, member_id, member_epoch, require_stable)
@@ -71,6 +95,14 @@ async def _fetch(broker: Broker, asked: Any, require_stable: bool) -> FetchReply
         )
     except BrokerError as e:
         return FetchReply(error=e.code)
+    if reply.error is ErrorCode.none:
+        found = [each for each in reply.topics if _may_describe(access, each.topic)]
+        return reply._replace(topics=[*found, *refused])
+    return reply
+
+
+def _may_describe(access: Access, topic: str) -> bool:
+    return access.may(Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
 def _told(asked: Any, reply: FetchReply, version: int) -> OffsetFetchResponseGroup:

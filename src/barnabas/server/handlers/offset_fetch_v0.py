@@ -12,7 +12,9 @@ from kio.schema.offset_fetch.v1.response import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
+from barnabas.server.requests.access import Access
 from barnabas.server.requests.dispatch import Call
 
 
@@ -21,7 +23,7 @@ async def handle(broker: Broker, _: object, call: Call) -> OffsetFetchResponse:
     topics = []
     for topic in sent.topics:
         partitions = [
-            await _fetch(broker, sent.group_id, TopicPartition(topic.name, index))
+            await _fetch(broker, sent.group_id, TopicPartition(topic.name, index), call.access)
             for index in topic.partition_indexes
         ]
         topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=tuple(partitions)))
@@ -29,10 +31,14 @@ async def handle(broker: Broker, _: object, call: Call) -> OffsetFetchResponse:
 
 
 async def _fetch(
-    broker: Broker, group_id: str, partition: TopicPartition
+    broker: Broker, group_id: str, partition: TopicPartition, access: Access
 ) -> OffsetFetchResponsePartition:
     offset, code = None, ErrorCode.none
-    if broker.metadata.has_partition(*partition):
+    if not access.may(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        code = ErrorCode.group_authorization_failed
+    elif not access.may(Operation.DESCRIBE, ResourceType.TOPIC, partition.topic):
+        code = ErrorCode.topic_authorization_failed
+    elif broker.metadata.has_partition(*partition):
         try:
             offset = await broker.tree_offsets.fetch(group_id, partition)
         except BrokerError as e:

@@ -28,6 +28,8 @@ from barnabas.log.producers.verification import UNGUARDED
 from barnabas.log.validation import InvalidRecords, validate
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
+from barnabas.security.acls import Operation, ResourceType
+from barnabas.security.authorizer import Authorizer
 from barnabas.server.cluster.metadata_cache import is_internal
 from barnabas.server.delayed.delayed_produce import ALL, Awaited, DelayedProduce
 from barnabas.server.delayed.partition_purgatories import Delayed
@@ -70,6 +72,8 @@ REMEMBERED: Final = 10_000
 _WENT_WELL: Final = (ErrorCode.none,)
 
 Validated = tuple[memoryview, BatchHeader]
+# By topic, the error of what a client may not write.
+Denied = dict[str, ErrorCode]
 Topics = list[tuple[str, list[PartitionProduced]]]
 
 
@@ -103,6 +107,7 @@ class Produce:
         errors: Counter[int],
         max_decompressed: int,
         verification: PartitionVerification,
+        authorizer: Authorizer | None = None,
     ) -> None:
         """`errors` counts what partitions are refused for, by its code.
 
@@ -118,6 +123,7 @@ class Produce:
         self._errors = errors
         self._max_decompressed = max_decompressed
         self._verification = verification
+        self._authorizer = authorizer
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
 
     def __call__(
@@ -132,7 +138,7 @@ class Produce:
         if (
             single is not None
             and -1 <= single.acks <= 1
-            and not is_internal(single.topic)
+            and self._is_usual(single.topic, connection)
             and not is_transactional(single.records)
         ):
             leader = self._replicas.find(single.topic, single.partition)
@@ -146,9 +152,47 @@ class Produce:
                     return self._single(version, correlation_id, single, leader, frame, connection)
         # The whole request is read before any of it is appended: a malformed one leaves no trace.
         request = read_produce(version, frame, position)
-        if headers := transactional_headers(request):
+        denied = self._denied(request, connection)
+        headers = transactional_headers(request)
+        if denied:
+            request, done = _denied_first(request, denied, all_or_none=bool(headers))
+            if len(done) == len(request.partitions):
+                return self._finish(version, correlation_id, request, done)
+            return self._serve(version, correlation_id, request, connection, {}, done)
+        if headers:
             return self._transactional(version, correlation_id, request, headers, connection)
-        return self._serve(version, correlation_id, request, connection, {})
+        return self._serve(version, correlation_id, request, connection, {}, [])
+
+    def _is_usual(self, topic: str, connection: Connection) -> bool:
+        """Whether a request to the topic may take the fast path."""
+        return not is_internal(topic) and (
+            self._authorizer is None or self._may_write(self._authorizer, topic, connection)
+        )
+
+    def _may_write(self, authorizer: Authorizer, topic: str, connection: Connection) -> bool:
+        return authorizer.authorize(
+            connection, Operation.WRITE, ResourceType.TOPIC, topic, "Produce"
+        )
+
+    def _denied(self, request: ProduceRequest, connection: Connection) -> Denied:
+        """The topics of a request that its client may not write to."""
+        authorizer = self._authorizer
+        if authorizer is None:
+            return {}
+        topics = dict.fromkeys(batches.topic for batches in request.partitions)
+        if request.transactional_id and not authorizer.authorize(
+            connection,
+            Operation.WRITE,
+            ResourceType.TRANSACTIONAL_ID,
+            request.transactional_id,
+            "Produce",
+        ):
+            return dict.fromkeys(topics, ErrorCode.transactional_id_authorization_failed)
+        return {
+            topic: ErrorCode.topic_authorization_failed
+            for topic in topics
+            if not self._may_write(authorizer, topic, connection)
+        }
 
     def _serve(
         self,
@@ -157,13 +201,15 @@ class Produce:
         request: ProduceRequest,
         connection: Connection,
         guards: Guards,
+        done: list[Done],
     ) -> Reply:
-        done: list[Done] = []
-        for batches in request.partitions:
+        """Serve the partitions behind those that are `done`."""
+        left = request.partitions[len(done) :]
+        for batches in left:
             leader = self._replicas.find(batches.topic, batches.partition)
             if leader is not None and leader.must_block(batches.records):
                 return self._in_thread(version, correlation_id, request, connection, done, guards)
-        for batches in request.partitions:
+        for batches in left:
             try:
                 done.append(self._partition(version, request.acks, batches, guards))
             except RecordsTooLarge:
@@ -187,10 +233,10 @@ class Produce:
         adds = version >= ADDS_SINCE
         if not adds and not self._verification.is_enabled:
             unguarded = dict.fromkeys(headers, UNGUARDED)
-            return self._serve(version, correlation_id, request, connection, unguarded)
+            return self._serve(version, correlation_id, request, connection, unguarded, [])
         guards = begin_verification(self._replicas, headers, self._clock.now_ms(), adds=adds)
         if not guards:
-            return self._serve(version, correlation_id, request, connection, guards)
+            return self._serve(version, correlation_id, request, connection, guards, [])
         header = next(iter(headers.values()))
         asked = to_ask(request.transactional_id or "", header, guards, adds=adds)
         kept = _kept(request)
@@ -468,6 +514,19 @@ class Produce:
                 return Done(self._refused(partition, fault))
             leader.log.on_flushed(flush, self._clock.now_ms())
         return done
+
+
+def _denied_first(
+    request: ProduceRequest, denied: Denied, *, all_or_none: bool
+) -> tuple[ProduceRequest, list[Done]]:
+    """The request with the partitions that are refused in front, and their results."""
+    refused = [each for each in request.partitions if all_or_none or each.topic in denied]
+    others = [each for each in request.partitions if each not in refused]
+    done = [
+        Done(refusal(each.partition, denied.get(each.topic, ErrorCode.operation_not_attempted)))
+        for each in refused
+    ]
+    return request._replace(partitions=[*refused, *others]), done
 
 
 def _checked(

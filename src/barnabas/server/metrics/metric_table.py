@@ -112,6 +112,9 @@ transactions_oldest_seconds gauge - -
     How long the oldest of them has lasted.
 transactions_markers_waiting gauge - -
     Transactions with a decided outcome, of which partitions wait for their marker.
+partitions_with_late_transactions gauge - ReplicaManager.PartitionsWithLateTransactionsCount
+    Partitions led here whose oldest transaction has been open for longer than
+    transaction.max.timeout.ms and five minutes: readers of committed records wait for its end.
 transactions_loading gauge - -
     Partitions of the transaction topic that are led here and not read yet.
 log_bytes gauge - Log.Size

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from barnabas.base.clock import Clock
 from barnabas.base.errors import ErrorCode
 from barnabas.controller.controller import Controller
 from barnabas.log.logs import Logs
@@ -11,6 +12,7 @@ from barnabas.purgatory.delayed_operation import Purgatory
 from barnabas.replication.follower.fetcher import ReplicaFetchers
 from barnabas.replication.leader.isr_writer import IsrTracker
 from barnabas.replication.replicas import Replicas
+from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.fetching.fetch_sessions import FetchSessions
 from barnabas.server.groups.group_coordinator import GroupCoordinator
@@ -41,6 +43,8 @@ class Observed:
     logs: Logs
     metadata: MetadataCache
     loop: LoopMonitor
+    clock: Clock
+    configs: Configs
 
 
 def samples(of: Observed) -> Iterator[tuple[str, Samples]]:
@@ -138,6 +142,9 @@ def _broker(of: Observed) -> dict[str, float]:
         "transactions_open": len(of.transactions.open_transactions()),
         "transactions_oldest_seconds": of.transactions.oldest_ms() / 1000,
         "transactions_markers_waiting": of.transactions.markers_waiting,
+        "partitions_with_late_transactions": of.replicas.late_transactions(
+            of.clock.now_ms(), of.configs.broker.int("transaction.max.timeout.ms")
+        ),
         "transactions_loading": of.transactions.loading,
         "log_bytes": sum(log.size_bytes for log in logs),
         "log_segments": sum(len(log.segments) for log in logs),

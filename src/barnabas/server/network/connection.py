@@ -74,12 +74,16 @@ class Connection(asyncio.BufferedProtocol):
         "_since",
         "_state",
         "_statistics",
+        "_throttling",
         "_writer",
         "authentication",
         "fetches",
         "host",
+        "is_follower",
         "last_active",
         "listener",
+        "most_fetched",
+        "now",
         "port",
         "principal",
         "software",
@@ -104,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         self._registry = registry
         self._max_request_bytes = max_request_bytes
         self._loop = loop
-        self._now = loop.time
+        self._now = self.now = loop.time
         self._failures = failures
         self._state = ConnectionState.NEW
         self._writer: SocketWriter | None = None
@@ -130,6 +134,10 @@ class Connection(asyncio.BufferedProtocol):
         self._statistics = statistics
         self._last = statistics.before_any  # of the API of the last request
         self._blocked_since = 0
+        # While a client is beyond its quota none of its requests is served or read.
+        self._throttling: asyncio.TimerHandle | None = None
+        self.most_fetched: int | None = None  # bytes in one response, by its quota
+        self.is_follower = False  # its last Fetch was one of a replica
         self.last_active = 0.0
         self.listener = listener
         self.fetches: NamedPartitions | None = None  # of a client that has no fetch session
@@ -203,6 +211,8 @@ class Connection(asyncio.BufferedProtocol):
         if not self.is_closing and not self._queue and received.end > received.start:
             log.info("connection lost within a request peer=%s", self.peer)
         self._on(ConnectionEvent.LOST)
+        if self._throttling is not None:
+            self._throttling.cancel()
         self._writer = None
         self._queue.abandon()
         if self.fetches is not None:
@@ -250,7 +260,11 @@ class Connection(asyncio.BufferedProtocol):
         self._since = None if self._reads & _UNTIMED else statistics.stopwatch()
         refusal = None
         try:
-            while self._state is _SERVING and not (self._queue and self._is_held()):
+            while (
+                self._state is _SERVING
+                and self._throttling is None
+                and not (self._queue and self._is_held())
+            ):
                 if self._known.size and self._serve_known():
                     continue
                 if received.end - received.start < 4 or not self._serve_next():
@@ -427,19 +441,39 @@ class Connection(asyncio.BufferedProtocol):
         """Serve the requests that came while others were waited for, then read again."""
         self._resumption = None
         self._send_ready()
-        if self._state is not _SERVING:
+        if self._state is not _SERVING or self._throttling is not None:
             return
         self._serve_frames()
         if self._received.is_full:
             self._make_room()
-        if self._read_paused and not self._received.is_full and self._writer is not None:
+        if (
+            self._read_paused
+            and self._throttling is None
+            and not self._received.is_full
+            and self._writer is not None
+        ):
             self._read_paused = False
             self._writer.transport.resume_reading()
+
+    def throttle(self, ms: int) -> None:
+        """Read nothing more for so long; responses leave as ever."""
+        if self._throttling is not None:
+            self._throttling.cancel()
+        self._throttling = self._loop.call_later(ms / 1000, self._on_throttled)
+        self._pause_reading()
+
+    def _on_throttled(self) -> None:
+        self._throttling = None
+        self._go_on()
 
     def _make_room(self) -> None:
         """Let the socket write more into the buffer, or stop reading while requests wait in it."""
         received = self._received
-        is_held = self._state is not _SERVING or (self._queue and self._is_held())
+        is_held = (
+            self._state is not _SERVING
+            or self._throttling is not None
+            or (self._queue and self._is_held())
+        )
         wanted = 0 if is_held or self.waits_for_memory else received.wanted()
         if wanted and (wanted == received.granted or self._take(wanted - received.granted)):
             received.make_room(wanted)

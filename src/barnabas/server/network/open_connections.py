@@ -63,6 +63,13 @@ class OpenConnections:
         if not self._idle_watches:
             self._all_gone.set()
 
+    def forget_shortcuts(self) -> None:
+        """Serve the next request of every connection the long way: rights or quotas changed."""
+        for connection in self._idle_watches:
+            connection.forget()
+            if connection.fetches is not None:
+                connection.fetches.reconsider()
+
     def watch(self, connection: Connection) -> None:
         """Close the connection if it stalls: it holds memory, or is about to."""
         self._stall_watch.add(connection)

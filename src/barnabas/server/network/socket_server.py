@@ -8,7 +8,6 @@ import socket
 from barnabas.base.errors import ConfigError
 from barnabas.base.failures import FailureChannel
 from barnabas.config.listeners import Listener
-from barnabas.purgatory.timer import Timer
 from barnabas.server.metrics.request_statistics import RequestStatistics
 from barnabas.server.network.acceptor import Acceptor, NewConnection, allowed_backlog
 from barnabas.server.network.connection import Connection
@@ -27,7 +26,7 @@ class SocketServer:
         self,
         serve: Serve,
         quotas: ConnectionQuotas,
-        timer: Timer,
+        connections: OpenConnections,
         failures: FailureChannel,
         statistics: RequestStatistics,
         accepts_itself: bool = False,
@@ -42,7 +41,7 @@ class SocketServer:
         self._securities = securities
         self._servers: list[asyncio.Server] = []
         self._acceptors: list[Acceptor] = []
-        self.connections = OpenConnections(quotas, timer)
+        self.connections = connections
 
     async def open(self, listener: Listener) -> Listener:
         """Bind the address and serve there.

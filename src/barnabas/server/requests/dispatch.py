@@ -9,17 +9,21 @@ will: it need not know which version the client speaks.
 import inspect
 import logging
 import struct
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.base.offload import InlineOffload, Offload
+from barnabas.security.authorizer import Authorizer
+from barnabas.security.client_quotas import ClientMeters
 from barnabas.server.metrics.request_statistics import RequestStatistics
 from barnabas.server.network.connection import Connection
+from barnabas.server.requests.access import EVERYTHING, Access, Rights, admit, joined
 from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply, Work, given
 from barnabas.server.requests.startup_gate import StartupGate
+from barnabas.server.requests.throttle import Throttle
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.bounds import count_elements
 from barnabas.wire.schema import MalformedRequest, Message, newest, read_as_sent, write_response
@@ -46,6 +50,8 @@ class Call:
     client_id: str | None
     connection: Connection
     served: tuple[ApiKey, ...]  # every API that has a handler here
+    access: Access = EVERYTHING
+    meters: ClientMeters | None = None  # without a quota there are none
 
 
 # version, correlation id, the frame, and where the body begins in it
@@ -65,6 +71,8 @@ class Dispatch:
         statistics: RequestStatistics,
         offload: Offload | None = None,
         gate: StartupGate | None = None,
+        authorizer: Authorizer | None = None,
+        throttle: Throttle | None = None,
     ) -> None:
         self._served = tuple(sorted({**frame_handlers, **message_handlers}))
         # By plain numbers, which are found without comparing them as enum members.
@@ -76,6 +84,8 @@ class Dispatch:
         self._statistics = statistics
         self._offload = offload or InlineOffload()
         self._gate = gate
+        self._authorizer = authorizer
+        self._throttle = throttle
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply:
         """Serve one frame; see `connection_ports.Serve`."""
@@ -109,11 +119,35 @@ class Dispatch:
                 self._gate = None
         handler = self._frame_handlers.get(key)
         if handler is not None:
-            return handler(version, correlation_id, frame, position, connection)
+            if self._throttle is None or not self._throttle.is_used:
+                return handler(version, correlation_id, frame, position, connection)
+            return self._metered(
+                self._throttle, handler, version, correlation_id, frame, position, connection
+            )
         client_id = _client_id(frame, length)
         return self._message(
             ApiKey(key), version, correlation_id, client_id, frame[position:], connection
         )
+
+    def _metered(
+        self,
+        throttle: Throttle,
+        handler: FrameHandler,
+        version: int,
+        correlation_id: int,
+        frame: memoryview,
+        position: int,
+        connection: Connection,
+    ) -> Reply:
+        """Serve Produce or Fetch, and measure it if its client has a quota."""
+        key, _, _, length = _HEADER.unpack_from(frame)
+        meters = throttle.meters(connection, _client_id(frame, length))
+        began, size = throttle.stopwatch(), len(frame)
+        reply = handler(version, correlation_id, frame, position, connection)
+        if meters is None:
+            return reply
+        is_produce = key == ApiKey.PRODUCE
+        return throttle.on_frame(version, size, reply, meters, began, connection, is_produce)
 
     def _held(
         self, key: int, frame: memoryview, connection: Connection, gate: StartupGate
@@ -149,8 +183,7 @@ class Dispatch:
             response = self._read_elsewhere(key, version, client_id, copy, connection)
         else:
             sent = read_as_sent(key, version, body)
-            call = Call(version, sent, client_id, connection, self._served)
-            response = self._message_handlers[key](newest(key, sent), call)
+            response = self._handled(key, version, sent, newest, client_id, connection)
         if not inspect.isawaitable(response) and count_elements(response) <= LARGE_RESPONSE:
             self._statistics.count_errors(key, response)
             return write_response(key, version, correlation_id, response)
@@ -173,9 +206,42 @@ class Dispatch:
             return sent, newest(key, sent)
 
         sent, request = await self._offload(read)
-        call = Call(version, sent, client_id, connection, self._served)
-        response = self._message_handlers[key](request, call)
+
+        def adapted(key: ApiKey, admitted: Message) -> Message:
+            return request if admitted is sent else newest(key, admitted)
+
+        response = self._handled(key, version, sent, adapted, client_id, connection)
         return await response if inspect.isawaitable(response) else response
+
+    def _handled(
+        self,
+        key: ApiKey,
+        version: int,
+        sent: Message,
+        adapted: Callable[[ApiKey, Message], Message],
+        client_id: str | None,
+        connection: Connection,
+    ) -> Message | Awaitable[Message]:
+        """The response to what the client has a right to, and the refusal of the rest."""
+        access: Access = EVERYTHING
+        refused: Sequence[Message] = ()
+        if self._authorizer is not None:
+            access = Rights(self._authorizer, connection, key)
+            sent, refused = admit(key, version, sent, access)
+            if sent is None:
+                return joined(key, version, refused[0], refused[1:])
+        throttle, meters, began = self._throttle, None, 0
+        if throttle is not None and throttle.is_used:
+            meters, began = throttle.meters(connection, client_id), throttle.stopwatch()
+        call = Call(version, sent, client_id, connection, self._served, access, meters)
+        response = self._message_handlers[key](adapted(key, sent), call)
+        if throttle is not None and meters is not None:
+            response = _after(
+                response, lambda done: throttle.on_message(key, done, meters, began, connection)
+            )
+        if not refused:
+            return response
+        return _after(response, lambda done: joined(key, version, done, refused))
 
     async def _later(
         self, key: ApiKey, version: int, correlation_id: int, response: Message | Awaitable[Any]
@@ -188,6 +254,19 @@ class Dispatch:
         self._statistics.count_errors(key, response)
         write = partial(write_response, key, version, correlation_id, response)
         return await self._offload(write) if count_elements(response) > LARGE_RESPONSE else write()
+
+
+def _after(
+    response: Any | Awaitable[Any], then: Callable[[Message], Message]
+) -> Message | Awaitable[Message]:
+    """`then` of the response, now or when it comes."""
+    if not inspect.isawaitable(response):
+        return then(response)
+
+    async def later() -> Message:
+        return then(await response)
+
+    return later()
 
 
 def _client_id(frame: memoryview, length: int) -> str | None:

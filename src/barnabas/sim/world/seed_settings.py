@@ -98,6 +98,7 @@ def settings_of(seed: int, duration_s: float | None = None) -> SeedSettings:
         log_dirs=chosen.choice([1, 1, 2]),
         flushes_each=chosen.random() < 0.25,
         bits_rot=chosen.random() < 0.1,
+        has_transactions=chosen.random() < 0.5,
     )
 
 

@@ -7,12 +7,15 @@ topic keep theirs. Other columns are ignored, as by Spark's sink.
 
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.sql.types import StructType
 
 from barnabas.spark.sink.record_encoder import Arrow, header_section
 from barnabas.spark.user_errors import WrongOption
+
+if TYPE_CHECKING:
+    from barnabas.spark.sink.value_encoder import ValueEncoder
 
 _TEXT_OR_BYTES: Final = ("string", "binary")
 _TYPES: Final = {
@@ -41,6 +44,7 @@ class SinkColumns(NamedTuple):
 
     topic: str | None  # of all rows; the column topic is ignored then
     names: tuple[str, ...]
+    encoder: "ValueEncoder | None" = None  # of values that are structs
 
     @classmethod
     def of(cls, schema: StructType, topic: str | None) -> "SinkColumns":
@@ -76,12 +80,18 @@ class SinkColumns(NamedTuple):
 
     def _rows(self, batch: ArrowBatch) -> Rows:
         return Rows(
-            self._column(batch, "value", "binary"),
+            self._values(batch),
             self._column(batch, "key", "binary"),
             self._column(batch, "timestamp", "int64"),
             self._column(batch, "partition", "int32"),
             self._headers(batch),
         )
+
+    def _values(self, batch: ArrowBatch) -> Arrow | None:
+        if self.encoder is None:
+            return self._column(batch, "value", "binary")
+        encoded: Arrow = self.encoder.encode(batch.column(batch.schema.get_field_index("value")))
+        return encoded
 
     def _column(self, batch: ArrowBatch, name: str, kind: str) -> Arrow | None:
         if name not in self.names:

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, StructField, StructType
 from pyspark.taskcontext import TaskContext
 
 from barnabas.base.clock import SystemClock
@@ -68,7 +68,19 @@ def stream_writer(
 
 def _checked(options: Mapping[str, str], schema: StructType) -> tuple[SinkOptions, SinkColumns]:
     chosen = SinkOptions.of(options)
-    return chosen, SinkColumns.of(schema, chosen.topic)
+    if not any(name.lower() == "value.format" for name in options):
+        return chosen, SinkColumns.of(schema, chosen.topic)
+    from barnabas.spark.sink.value_encoder import ValueEncoder
+
+    kinds = {field.name: field.dataType for field in schema.fields}
+    encoder = ValueEncoder.of(options, kinds.get("value"), chosen.topic)
+    plain = StructType(
+        [
+            StructField("value", BinaryType()) if field.name == "value" else field
+            for field in schema.fields
+        ]
+    )
+    return chosen, SinkColumns.of(plain, chosen.topic)._replace(encoder=encoder)
 
 
 class BatchWriter(DataSourceArrowWriter):

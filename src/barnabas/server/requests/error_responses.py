@@ -1,4 +1,4 @@
-"""Responses with an error code of the test's choice, at the place where clients look for it.
+"""Responses that only report an error, at the place where clients look for it.
 
 Kafka's responses mirror the request: topic by topic, partition by partition, with a code for
 each. So a response is built by reflecting the request in the response's type: names of topics,
@@ -21,7 +21,13 @@ _SAME: Final = (
     ("name", "topic", "topic_name", "key", "group_id"),
 )
 # Fields that Kafka sets beside an error, where they differ from the default.
-_WHERE_AN_ERROR_IS: Final = {"records": b"", "high_watermark": -1, "base_offset": -1}
+_WHERE_AN_ERROR_IS: Final = {
+    "records": b"",
+    "high_watermark": -1,
+    "base_offset": -1,
+    "node_id": -1,
+    "port": -1,
+}
 # Errors of the whole request: the outermost error_code has them...
 _OF_THE_WHOLE: Final = frozenset(
     {

@@ -1,0 +1,1 @@
+"""Commands about access: ACLs and client quotas."""

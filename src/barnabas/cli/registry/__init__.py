@@ -1,0 +1,1 @@
+"""`barnabas registry`: a schema registry with Confluent's REST API, kept in a topic."""

@@ -1,0 +1,152 @@
+"""Client quotas: what is configured for users, client ids and addresses, and what is in force."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from barnabas.security.quota_rate import Meter, TokenBucket
+
+PRODUCER: Final = "producer_byte_rate"
+CONSUMER: Final = "consumer_byte_rate"
+REQUEST: Final = "request_percentage"
+MUTATION: Final = "controller_mutation_rate"
+CONNECTION: Final = "connection_creation_rate"
+CLIENT_KEYS: Final = (PRODUCER, CONSUMER, REQUEST, MUTATION)
+
+# The name of a default entity, and of a part that an entity does not have.
+DEFAULT: Final = None
+ABSENT: Final = False
+Part = str | bool | None
+
+
+class QuotaEntity(NamedTuple):
+    """A user, a client id, both, or an address; a part is a name, the default, or absent."""
+
+    user: Part = ABSENT
+    client_id: Part = ABSENT
+    ip: Part = ABSENT
+
+    @property
+    def parts(self) -> list[tuple[str, str | None]]:
+        """The parts as Kafka's requests name them."""
+        named = (("user", self.user), ("client-id", self.client_id), ("ip", self.ip))
+        return [
+            (kind, None if name is None else str(name)) for kind, name in named if name is not False
+        ]
+
+
+class Window(NamedTuple):
+    """How many samples a rate has, and how long each is."""
+
+    samples: int = 11
+    seconds: float = 1.0
+
+
+def levels(user: str, client_id: str) -> tuple[QuotaEntity, ...]:
+    """The entities whose quota could be in force for a client; the first that has one counts."""
+    return (
+        QuotaEntity(user, client_id),
+        QuotaEntity(user, DEFAULT),
+        QuotaEntity(user),
+        QuotaEntity(DEFAULT, client_id),
+        QuotaEntity(DEFAULT, DEFAULT),
+        QuotaEntity(DEFAULT),
+        QuotaEntity(ABSENT, client_id),
+        QuotaEntity(ABSENT, DEFAULT),
+    )
+
+
+class ClientMeters:
+    """The meters of one client; None where no quota is in force."""
+
+    __slots__ = ("consume", "mutations", "produce", "request")
+
+    def __init__(self) -> None:
+        self.produce: Meter | None = None
+        self.consume: Meter | None = None
+        self.request: Meter | None = None
+        self.mutations: TokenBucket | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.produce or self.consume or self.request or self.mutations)
+
+
+class ClientQuotas:
+    """The quotas of the cluster, and the meters of this broker's clients.
+
+    Clients for which the same entity counts share a meter if the entity names what they share:
+    all clients of a user have one meter if the user has a quota, as in Kafka.
+    """
+
+    def __init__(self, window: Window, controller_window: Window) -> None:
+        self.window = window
+        self._controller_window = controller_window
+        self.entities: dict[QuotaEntity, dict[str, float]] = {}
+        self._meters: dict[tuple[str, QuotaEntity], Meter | TokenBucket] = {}
+        self._clients: dict[tuple[str, str], ClientMeters] = {}
+
+    @property
+    def is_used(self) -> bool:
+        """Whether any client could have a quota."""
+        return bool(self.entities)
+
+    def know(self, entity: QuotaEntity, values: Mapping[str, float]) -> None:
+        """Use these quotas of an entity; meters keep what they recorded."""
+        if values:
+            self.entities[entity] = dict(values)
+        else:
+            self.entities.pop(entity, None)
+        self._clients.clear()
+
+    def quota(self, user: str, client_id: str, key: str) -> tuple[QuotaEntity, float] | None:
+        """The entity whose quota is in force, and its value."""
+        for entity in levels(user, client_id):
+            value = self.entities.get(entity, {}).get(key)
+            if value is not None:
+                return entity, value
+        return None
+
+    def of(self, user: str, client_id: str, now: float) -> ClientMeters:
+        """The meters of a client: one look-up if it asked before."""
+        found = self._clients.get((user, client_id))
+        if found is None:
+            if len(self._clients) >= MOST_CLIENTS:
+                self._clients.clear()
+            found = self._clients[user, client_id] = self._made(user, client_id, now)
+        return found
+
+    def _made(self, user: str, client_id: str, now: float) -> ClientMeters:
+        meters = ClientMeters()
+        meters.produce = self._meter(PRODUCER, user, client_id)
+        meters.consume = self._meter(CONSUMER, user, client_id)
+        meters.request = self._meter(REQUEST, user, client_id)
+        found = self.quota(user, client_id, MUTATION)
+        if found is not None:
+            key = (MUTATION, _shared(found[0], user, client_id))
+            bucket = self._meters.get(key)
+            if not isinstance(bucket, TokenBucket) or bucket.bound != found[1]:
+                bucket = TokenBucket(found[1], *self._controller_window, now)
+                self._meters[key] = bucket
+            meters.mutations = bucket
+        return meters
+
+    def _meter(self, name: str, user: str, client_id: str) -> Meter | None:
+        found = self.quota(user, client_id, name)
+        if found is None:
+            return None
+        key = (name, _shared(found[0], user, client_id))
+        meter = self._meters.get(key)
+        if not isinstance(meter, Meter):
+            meter = self._meters[key] = Meter(found[1], *self.window)
+        meter.bound = found[1]
+        return meter
+
+
+MOST_CLIENTS: Final = 50_000
+
+
+def _shared(entity: QuotaEntity, user: str, client_id: str) -> QuotaEntity:
+    """The clients that share a meter: a default counts for each name on its own."""
+    return QuotaEntity(
+        ABSENT if entity.user is ABSENT else user,
+        ABSENT if entity.client_id is ABSENT else client_id,
+    )

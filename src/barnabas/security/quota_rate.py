@@ -1,0 +1,114 @@
+"""The rate of a client over Kafka's windows, and how long it is throttled beyond its quota.
+
+Kafka's Rate counts in samples of one window each, and divides by the time since the oldest of
+them, at least by all windows but the current one: a client that just came may send a burst.
+"""
+
+from collections import deque
+from typing import Final
+
+WINDOWS: Final = 11
+WINDOW_S: Final = 1.0
+
+
+class Rate:
+    """What was recorded in the last windows, per second."""
+
+    __slots__ = ("_samples", "_window_s", "_windows", "total")
+
+    def __init__(self, windows: int = WINDOWS, window_s: float = WINDOW_S) -> None:
+        self._windows = windows
+        self._window_s = window_s
+        self._samples: deque[list[float]] = deque()  # of [when it began, its total]
+        self.total = 0.0
+
+    def record(self, value: float, now: float) -> None:
+        self._purge(now)
+        samples = self._samples
+        if not samples or now - samples[-1][0] >= self._window_s:
+            samples.append([now, 0.0])
+        samples[-1][1] += value
+        self.total += value
+
+    def per_second(self, now: float) -> float:
+        self._purge(now)
+        return self.total / self.elapsed(now) if self._samples else 0.0
+
+    def elapsed(self, now: float) -> float:
+        """The time that the samples stand for."""
+        least = (self._windows - 1) * self._window_s
+        if not self._samples:
+            return least or self._window_s
+        since = now - self._samples[0][0]
+        full = since // self._window_s
+        if full < self._windows - 1:
+            since += (self._windows - 1 - full) * self._window_s
+        return max(since, self._window_s)
+
+    def _purge(self, now: float) -> None:
+        samples, oldest = self._samples, now - self._windows * self._window_s
+        while samples and samples[0][0] <= oldest:
+            self.total -= samples.popleft()[1]
+        if not samples:
+            self.total = 0.0
+
+
+class Meter:
+    """One quota of one client: a rate and its bound."""
+
+    __slots__ = ("bound", "rate")
+
+    def __init__(self, bound: float, windows: int = WINDOWS, window_s: float = WINDOW_S) -> None:
+        self.bound = bound
+        self.rate = Rate(windows, window_s)
+
+    def record(self, value: float, now: float) -> int:
+        """Record, and return for how many milliseconds the client is throttled."""
+        self.rate.record(value, now)
+        return self.throttle_ms(now)
+
+    def throttle_ms(self, now: float) -> int:
+        rate = self.rate.per_second(now)
+        if rate <= self.bound:
+            return 0
+        if self.bound <= 0:
+            return int(self.rate.elapsed(now) * 1000)
+        return int((rate - self.bound) / self.bound * self.rate.elapsed(now) * 1000)
+
+    def most_at_once(self, windows: int, window_s: float) -> int:
+        """What may be sent in one answer, so that a client with a small quota still progresses."""
+        return int(self.bound * (windows - 1) * window_s)
+
+    def has_room(self, size: int, now: float) -> bool:
+        """Whether so much more stays within the bound."""
+        return self.rate.total + size <= self.bound * self.rate.elapsed(now)
+
+
+class TokenBucket:
+    """The quota on changes of topics (KIP-599): a burst is saved up, and may be overdrawn once."""
+
+    __slots__ = ("_at", "_most", "bound", "tokens")
+
+    def __init__(self, bound: float, windows: int, window_s: float, now: float) -> None:
+        self.bound = bound
+        self._most = bound * windows * window_s
+        self.tokens = self._most
+        self._at = now
+
+    def try_take(self, count: float, now: float, *, strict: bool) -> bool:
+        """Take tokens; False, none taken, if the bucket is overdrawn and the quota is strict."""
+        self._fill(now)
+        if strict and self.tokens < 0:
+            return False
+        self.tokens -= count
+        return True
+
+    def throttle_ms(self, now: float) -> int:
+        self._fill(now)
+        if self.tokens >= 0:
+            return 0
+        return int(-self.tokens / self.bound * 1000) if self.bound > 0 else 1000
+
+    def _fill(self, now: float) -> None:
+        self.tokens = min(self._most, self.tokens + (now - self._at) * self.bound)
+        self._at = now

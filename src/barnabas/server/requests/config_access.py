@@ -1,0 +1,18 @@
+"""The right to describe or alter the configs of a resource: a topic, or a broker."""
+
+from typing import Final
+
+from barnabas.security.acls import CLUSTER_NAME, Operation, ResourceType
+from barnabas.server.requests.access import Access, check
+
+TOPIC: Final = 2
+BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+
+
+def check_config(access: Access, operation: Operation, kind: int, name: str) -> None:
+    """Raises BrokerError unless the client may; the handler refuses other kinds of resources."""
+    if kind == TOPIC:
+        check(access, operation, ResourceType.TOPIC, name)
+    elif kind in (BROKER, BROKER_LOGGER):
+        check(access, operation, ResourceType.CLUSTER, CLUSTER_NAME)

@@ -1,0 +1,161 @@
+"""Throttling: a client beyond its quota gets `throttle_time_ms`, and is not read for so long.
+
+Bytes of Produce requests and of Fetch responses are measured, and the time that requests take on
+the event loop. The response leaves at once, as in Kafka (KIP-219). A Fetch beyond its quota gets
+an empty response: its records are not counted, and the client asks again.
+"""
+
+import struct
+from dataclasses import replace
+from typing import Final
+
+from barnabas.base.clock import Stopwatch
+from barnabas.security.client_quotas import ClientMeters, ClientQuotas
+from barnabas.server.network.connection import Connection
+from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply
+from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.fetch.fetch_codec import write_fetch
+from barnabas.wire.schema import Message, duration
+
+_INT = struct.Struct(">i")
+_PRODUCE: Final = int(ApiKey.PRODUCE)
+_SESSION: Final = struct.Struct(">ihi")  # throttle time, error code, session id
+_SESSIONS_SINCE: Final = 7
+# Requests among brokers have no quota.
+_EXEMPT: Final = frozenset(
+    {
+        ApiKey.LEADER_AND_ISR,
+        ApiKey.STOP_REPLICA,
+        ApiKey.UPDATE_METADATA,
+        ApiKey.CONTROLLED_SHUTDOWN,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.WRITE_TXN_MARKERS,
+    }
+)
+
+
+class Throttle:
+    """Measures the requests of clients that have a quota."""
+
+    def __init__(self, quotas: ClientQuotas, stopwatch: Stopwatch) -> None:
+        self._quotas = quotas
+        self.stopwatch = stopwatch
+
+    @property
+    def is_used(self) -> bool:
+        return self._quotas.is_used
+
+    def meters(self, connection: Connection, client_id: str | None) -> ClientMeters | None:
+        """The meters of the client, None if it has no quota. Also caps its next fetch."""
+        now = connection.now()
+        meters = self._quotas.of(connection.principal.name, client_id or "", now)
+        consume = meters.consume
+        connection.most_fetched = (
+            None if consume is None else consume.most_at_once(*self._quotas.window)
+        )
+        return meters if meters else None
+
+    def on_message(
+        self, key: ApiKey, response: Message, meters: ClientMeters, began: int, client: Connection
+    ) -> Message:
+        """The response, with the throttle time if the client is beyond its request quota."""
+        if meters.request is None or key in _EXEMPT:
+            return response
+        took = self.stopwatch() - began
+        ms = self._request_ms(meters, took, client.now())
+        if ms:
+            client.throttle(ms)
+            if hasattr(response, "throttle_time") and ms > 0:
+                return replace(response, throttle_time=duration(ms))
+        return response
+
+    def on_frame(
+        self,
+        version: int,
+        frame_size: int,
+        reply: Reply,
+        meters: ClientMeters,
+        began: int,
+        client: Connection,
+        is_produce: bool,
+    ) -> Reply:
+        """The same for Produce and Fetch, also if the response comes later."""
+        client.forget()  # what a shortcut serves would not be measured
+        took = self.stopwatch() - began
+        if not isinstance(reply, Pending):
+            return self._measured(version, frame_size, reply, meters, took, client, is_produce)
+        later = Pending(reply.abandon, next_may_begin=reply.next_may_begin)
+
+        def on_answer(answer: Answer | Refusal) -> None:
+            if isinstance(answer, Refusal):
+                later.answer(answer)
+                return
+            done = self._measured(version, frame_size, answer, meters, took, client, is_produce)
+            assert not isinstance(done, Pending)
+            later.answer(done or b"")
+
+        reply.deliver_to(on_answer)
+        return later
+
+    def _measured(
+        self,
+        version: int,
+        frame_size: int,
+        reply: Reply,
+        meters: ClientMeters,
+        took: int,
+        client: Connection,
+        is_produce: bool,
+    ) -> Reply:
+        now = client.now()
+        if is_produce:
+            ms = 0 if meters.produce is None else meters.produce.record(frame_size, now)
+            if reply:  # without a response (acks=0) the request quota does not count
+                ms = max(ms, self._request_ms(meters, took, now))
+            return self._throttled_produce(version, reply, ms, client)
+        if client.is_follower or isinstance(reply, Pending | None):
+            return reply
+        size = len(reply) if isinstance(reply, bytes) else sum(map(len, reply))
+        consume = meters.consume
+        over = 0 if consume is None else consume.record(size, now)
+        if over and consume is not None:
+            consume.rate.record(-size, now)
+        ms = max(over, self._request_ms(meters, took, now))
+        if not ms:
+            return reply
+        client.throttle(ms)
+        return _throttled_fetch(version, reply, ms, is_empty=over > 0)
+
+    def _request_ms(self, meters: ClientMeters, took: int, now: float) -> int:
+        if meters.request is None:
+            return 0
+        percent = took / 1e9 * 100
+        return min(meters.request.record(percent, now), int(self._quotas.window.seconds * 1000))
+
+    def _throttled_produce(self, version: int, reply: Reply, ms: int, client: Connection) -> Reply:
+        if not ms:
+            return reply
+        client.throttle(ms)
+        if not isinstance(reply, bytes):
+            return reply
+        # The throttle time comes last, but for the tags that a flexible version ends with.
+        tags = 1 if version >= APIS[ApiKey.PRODUCE].flexible else 0
+        if not reply or (tags and reply[-1] != 0):
+            return reply
+        end = len(reply) - tags
+        return reply[: end - 4] + _INT.pack(ms) + reply[end:]
+
+
+def _throttled_fetch(version: int, reply: Answer, ms: int, *, is_empty: bool) -> Answer:
+    parts = [reply] if isinstance(reply, bytes) else list(reply)
+    at = 9 if version >= APIS[ApiKey.FETCH].flexible else 8
+    if is_empty:
+        (correlation_id,) = _INT.unpack_from(parts[0], 4)
+        session_id = 0
+        if version >= _SESSIONS_SINCE:
+            _, _, session_id = _SESSION.unpack_from(parts[0], at)
+        parts = list(write_fetch(version, correlation_id, (), 0, session_id))
+    head = bytearray(parts[0])
+    _INT.pack_into(head, at, ms)
+    return [bytes(head), *parts[1:]]

@@ -1,0 +1,109 @@
+"""The console's pure parts: filters, ACLs, gaps in lag, hex, relative links."""
+
+from typing import Any
+
+import pytest
+
+from barnabas.console.cluster.acls import Acl, decide_access
+from barnabas.console.messages.filter_language import WrongFilter, compile_filter
+from barnabas.console.messages.message_view import hexdump, show_data
+from barnabas.console.watch.cluster_watch import folded
+from barnabas.console.watch.group_lags import SAMPLE_EVERY_MS, LagSample, with_gaps
+from barnabas.console.web.access import is_loopback
+from barnabas.console.web.rendering import relative_root
+
+MESSAGE: dict[str, Any] = {
+    "partition": 1,
+    "offset": 42,
+    "timestamp": 1_700_000_000_000,
+    "key": "customer-7",
+    "value": '{"total": 120, "lines": [{"sku": "a-1"}], "name": "Ada"}',
+    "headers": {"source": "web"},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "kept"),
+    [
+        ("expression", "value.total > 100 and partition == 1", True),
+        ("expression", "value.total > 100 and not key == 'customer-7'", False),
+        ("expression", 'matches(value.name, "^A") or offset < 3', True),
+        ("expression", "value.lines[0].sku in ['a-1', 'a-2']", True),
+        ("expression", "value.absent > 3", False),
+        ("expression", "value.total % 7 == 1", True),
+        ("path", "$.lines[0].sku = a-1", True),
+        ("path", "$.lines[1].sku", False),
+        ("header", "source=web", True),
+        ("key", "CUSTOMER", True),
+        ("value", "nowhere", False),
+    ],
+)
+def test_a_filter_keeps_what_it_says(kind: str, text: str, kept: bool) -> None:
+    assert compile_filter(kind, text)(MESSAGE) is kept
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').system('true')",
+        "value.__class__.__mro__[1]()",
+        "(lambda: 1)()",
+        "[x for x in value]",
+        "9 ** 9 ** 9",
+        "open('/etc/passwd')",
+        "value.total >",
+    ],
+)
+def test_an_expression_has_only_what_the_language_has(text: str) -> None:
+    with pytest.raises(WrongFilter):
+        compile_filter("expression", text)
+
+
+def test_attributes_of_objects_do_not_exist_for_an_expression() -> None:
+    assert not compile_filter("expression", "key.__class__")(MESSAGE)
+    assert not compile_filter("expression", "key * 1000000 == 'x'")(MESSAGE)
+
+
+def acl(permission: str, operation: str, name: str = "orders", pattern: str = "literal") -> Acl:
+    return Acl("Topic", name, pattern, "User:ada", permission, operation, "*")
+
+
+def test_a_deny_wins_and_an_allow_may_imply() -> None:
+    allowed = decide_access([acl("Allow", "Read")], "User:ada", "Describe", "Topic", "orders")
+    assert allowed.is_allowed
+    assert "implies" in allowed.why
+    acls = [acl("Allow", "All"), acl("Deny", "Read", "ord", "prefixed")]
+    denied = decide_access(acls, "User:ada", "Read", "Topic", "orders")
+    assert (denied.is_allowed, denied.acls) == (False, [acls[1]])
+    assert not decide_access([acl("Allow", "Read")], "User:bob", "Read", "Topic", "o").is_allowed
+
+
+def test_a_time_when_nobody_looked_is_a_gap_in_the_lag() -> None:
+    samples = [LagSample(0, 5), LagSample(SAMPLE_EVERY_MS, 6), LagSample(10 * SAMPLE_EVERY_MS, 7)]
+    assert [each.lag for each in with_gaps(samples)] == [5, 6, None, 7]
+
+
+def test_many_changes_of_a_topic_are_one_event() -> None:
+    few = [("isr", f"ISR of orders-{number}", "topics/orders") for number in range(3)]
+    assert list(folded("orders", few)) == few
+    many = few * 4
+    (event,) = folded("orders", many)
+    assert event[1] == "the ISRs of 12 partitions of orders changed"
+
+
+def test_values_are_shown_by_what_they_are() -> None:
+    assert show_data(b'{"a":1}', "auto", None).kind == "JSON"
+    assert show_data(b"plain", "auto", None) == ("text", "plain", 5)
+    assert show_data(b"\xff\x00", "auto", None).kind == "hex"
+    assert show_data(None, "auto", None).kind == "null"
+    assert hexdump(b"AB").startswith("00000000  41 42 ")
+
+
+def test_links_are_relative_to_the_page() -> None:
+    paths = ("/", "/topics", "/topics/orders", "/cluster/brokers/1")
+    assert [relative_root(path) for path in paths] == ["./", "./", "../", "../../"]
+
+
+def test_loopback_is_known_by_address_and_name() -> None:
+    hosts = ("127.0.0.1", "::1", "localhost", "0.0.0.0", "evil.example")
+    assert [is_loopback(host) for host in hosts] == [True, True, True, False, False]

@@ -1,0 +1,156 @@
+"""Client quotas over the wire: described, altered (S35, S42), and in force (S36 to S40)."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from barnabas.base.errors import ErrorCode
+from barnabas.wire.apis import ApiKey
+from tests.server.api_requests import SOON, of
+from tests.server.raw import Insight, RawClient, batch, fetch, produce, with_broker
+from tests.server.test_authorization import ask, codes
+
+WINDOWS = {"quota_window_num": 3}
+
+
+def entity(**names: str | None) -> tuple[Any, ...]:
+    return tuple(
+        of(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in names.items()
+    )
+
+
+async def alter(client: RawClient, parts: Any, /, validate_only: bool = False, **ops: Any) -> Any:
+    wanted = tuple(
+        of(key=key, value=value or 0.0, remove=value is None) for key, value in ops.items()
+    )
+    answer = await ask(
+        client,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        of(entries=(of(entity=parts, ops=wanted),), validate_only=validate_only),
+    )
+    return answer.entries[0].error_code
+
+
+async def described(client: RawClient, *components: Any, strict: bool = False) -> Any:
+    answer = await ask(
+        client, ApiKey.DESCRIBE_CLIENT_QUOTAS, of(components=components, strict=strict)
+    )
+    return {
+        tuple((part.entity_type, part.entity_name) for part in entry.entity): {
+            each.key: each.value for each in entry.values
+        }
+        for entry in answer.entries
+    }
+
+
+def component(kind: str, match_type: int, match: str | None = None) -> Any:
+    return of(entity_type=kind, match_type=match_type, match=match)
+
+
+def test_s35_s42_quotas_are_kafkas_znodes_and_are_described_by_filters(tmp_path: Path) -> None:
+    async def scenario(broker: Insight) -> None:
+        client = await broker.connect()
+        tree: Any = broker.running.broker.client_quotas._coordination
+        both = entity(user="a b", client_id=None)
+        assert await alter(client, both, producer_byte_rate=1024.0) is ErrorCode.none
+        data, _ = await tree.get("/config/users/a%20b/clients/<default>")
+        assert data == b'{"version":1,"config":{"producer_byte_rate":"1024"}}'
+        assert await alter(client, entity(ip="10.0.0.1"), connection_creation_rate=5.0) == 0
+        assert await alter(client, entity(user=None), request_percentage=50.5) == 0
+        assert set(await described(client)) == {
+            (("user", "a b"), ("client-id", None)),
+            (("ip", "10.0.0.1"),),
+            (("user", None),),
+        }
+        users = await described(client, component("user", 2))
+        assert len(users) == 2
+        only = await described(client, component("user", 2), strict=True)
+        assert only == {(("user", None),): {"request_percentage": 50.5}}
+        assert list(await described(client, component("user", 0, "a b"))) == [
+            (("user", "a b"), ("client-id", None))
+        ]
+        assert await alter(client, both, producer_byte_rate=None) is ErrorCode.none
+        assert len(await described(client)) == 2
+
+    with_broker(tmp_path, scenario)
+
+
+def test_s42_what_kafka_refuses_is_refused_and_nothing_changes(tmp_path: Path) -> None:
+    async def scenario(broker: Insight) -> None:
+        client = await broker.connect()
+        refused = ErrorCode.invalid_request
+        alice = entity(user="alice")
+        assert (
+            await alter(client, entity(user="a", ip="1.2.3.4"), request_percentage=1.0) is refused
+        )
+        assert await alter(client, entity(ip="1.2.3.4"), request_percentage=1.0) is refused
+        assert await alter(client, alice, connection_creation_rate=1.0) is refused
+        assert await alter(client, alice, nonsense=1.0) is refused
+        assert await alter(client, alice, producer_byte_rate=-1.0) is refused
+        assert await alter(client, alice, producer_byte_rate=1.5) is refused
+        assert await alter(client, (), producer_byte_rate=1.0) is refused
+        assert await alter(client, alice, True, producer_byte_rate=1.0) is ErrorCode.none
+        assert await described(client) == {}
+
+    with_broker(tmp_path, scenario)
+
+
+def test_s36_s38_a_producer_beyond_its_quota_is_answered_and_then_not_read(tmp_path: Path) -> None:
+    async def scenario(broker: Insight) -> None:
+        await broker.create("t")
+        admin, client = await broker.connect(), await broker.connect()
+        assert await alter(admin, entity(client_id="raw"), producer_byte_rate=2_000.0) == 0
+        slow = await client.ask(produce(("t", 0, batch(bytes(5_000))), acks=1))
+        assert 0 < slow.throttle_time.total_seconds() < 10
+        assert not set(codes(slow)) - {ErrorCode.none}
+        began = asyncio.get_running_loop().time()
+        await client.ask(produce(("t", 0, batch(b"x")), acks=1))
+        waited = asyncio.get_running_loop().time() - began
+        assert waited >= 0.9 * slow.throttle_time.total_seconds()
+        # Another client id has no quota.
+        assert await alter(admin, entity(client_id="raw"), producer_byte_rate=None) == 0
+        fast = await client.ask(produce(("t", 0, batch(bytes(5_000))), acks=1))
+        assert fast.throttle_time.total_seconds() == 0
+
+    with_broker(tmp_path, scenario, **WINDOWS)
+
+
+def test_s37_a_fetch_beyond_its_quota_is_empty_and_a_small_quota_progresses(tmp_path: Path) -> None:
+    async def scenario(broker: Insight) -> None:
+        await broker.create("t")
+        admin, client = await broker.connect(), await broker.connect()
+        for _ in range(4):
+            await admin.ask(produce(("t", 0, batch(bytes(1_500))), acks=1))
+        assert await alter(admin, entity(client_id="raw"), consumer_byte_rate=1_000.0) == 0
+        offset, empty = 0, 0
+        async with asyncio.timeout(20):
+            while offset < 4:
+                answer = await client.ask(fetch(("t", 0, offset), max_wait_ms=0))
+                records = answer.responses[0].partitions[0].records if answer.responses else b""
+                if records:
+                    assert len(records) < 2_500  # one window allows two kilobytes
+                    offset += 1
+                else:
+                    assert answer.throttle_time.total_seconds() > 0
+                    empty += 1
+        assert empty
+
+    with_broker(tmp_path, scenario, **WINDOWS)
+
+
+def test_s40_changes_of_topics_beyond_the_quota_are_refused_or_throttled(tmp_path: Path) -> None:
+    async def scenario(broker: Insight) -> None:
+        client = await broker.connect()
+        assert await alter(client, entity(client_id="test"), controller_mutation_rate=1.0) == 0
+
+        def create(name: str) -> Any:
+            new = of(name=name, num_partitions=15, replication_factor=1)
+            return of(topics=(new,), timeout=SOON)
+
+        first = await ask(client, ApiKey.CREATE_TOPICS, create("a"))
+        assert first.topics[0].error_code is ErrorCode.none
+        assert first.throttle_time.total_seconds() > 0
+        second = await ask(await broker.connect(), ApiKey.CREATE_TOPICS, create("b"))
+        assert second.topics[0].error_code is ErrorCode.throttling_quota_exceeded
+
+    with_broker(tmp_path, scenario, controller_quota_window_num=5)
