@@ -129,7 +129,7 @@ class PartitionVerification:
         if coordinator not in self._tasks:
             task = asyncio.ensure_future(self._drain(coordinator, queue))
             self._tasks[coordinator] = task
-            task.add_done_callback(lambda _: self._on_drained(coordinator, task))
+            task.add_done_callback(self._on_task_ended)
         return codes
 
     def _coordinator(self, transactional_id: str) -> BrokerId | None:
@@ -141,8 +141,7 @@ class PartitionVerification:
             return None
         return partition.leader
 
-    def _on_drained(self, coordinator: BrokerId, task: "asyncio.Task[None]") -> None:
-        del self._tasks[coordinator]
+    def _on_task_ended(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (broken := task.exception()) is not None:
             self._failures.fatal(broken)
 
@@ -153,6 +152,8 @@ class PartitionVerification:
             codes = await self._send(coordinator, [queued.asked for queued in batch])
             for queued, result in zip(batch, codes, strict=True):
                 queued.settle(result)
+        # Before anything else runs: what is queued from now on needs another task.
+        del self._tasks[coordinator]
 
     # -- requests ------------------------------------------------------------
 
