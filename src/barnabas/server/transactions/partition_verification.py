@@ -102,9 +102,9 @@ class PartitionVerification:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        self._tasks.clear()
         for queue in self._queues.values():
-            for queued in queue.values():
-                queued.settle(queued.asked.all(ErrorCode.network_exception))
+            _fail(queue.values())
         for connection, _ in self._connections.values():
             connection.close()
 
@@ -146,14 +146,18 @@ class PartitionVerification:
             self._failures.fatal(broken)
 
     async def _drain(self, coordinator: BrokerId, queue: dict[str, _Queued]) -> None:
-        while queue:
-            batch = list(queue.values())
-            queue.clear()
-            codes = await self._send(coordinator, [queued.asked for queued in batch])
-            for queued, result in zip(batch, codes, strict=True):
-                queued.settle(result)
-        # Before anything else runs: what is queued from now on needs another task.
-        del self._tasks[coordinator]
+        batch: list[_Queued] = []
+        try:
+            while queue:
+                batch = list(queue.values())
+                queue.clear()
+                codes = await self._send(coordinator, [queued.asked for queued in batch])
+                for queued, result in zip(batch, codes, strict=True):
+                    queued.settle(result)
+        finally:
+            # Before anything else runs: what is queued from now on needs another task.
+            self._tasks.pop(coordinator, None)
+            _fail(batch)
 
     # -- requests ------------------------------------------------------------
 
@@ -187,6 +191,12 @@ class PartitionVerification:
         version = versions.get(ApiKey.ADD_PARTITIONS_TO_TXN, 0)
         self._connections[coordinator] = connection, version
         return connection, version
+
+
+def _fail(unanswered: Iterable[_Queued]) -> None:
+    """Answer those that have no answer yet: the broker stops."""
+    for queued in unanswered:
+        queued.settle(queued.asked.all(ErrorCode.network_exception))
 
 
 def decide_outlived(waiting: Asked, asked: Asked) -> ErrorCode | None:
