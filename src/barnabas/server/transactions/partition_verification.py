@@ -80,6 +80,7 @@ class PartitionVerification:
         self._queues: dict[BrokerId, dict[str, _Queued]] = {}
         self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
         self._connections: dict[BrokerId, tuple[AsyncConnection, int]] = {}
+        self._is_closed = False
 
     @property
     def is_enabled(self) -> bool:
@@ -97,14 +98,16 @@ class PartitionVerification:
             await asyncio.sleep(AGAIN_S)
 
     async def close(self) -> None:
+        """What is under way, and all that is asked later, gets an error that passes."""
+        self._is_closed = True
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        self._tasks.clear()
         for queue in self._queues.values():
-            _fail(queue.values())
+            for queued in queue.values():
+                queued.settle(queued.asked.all(ErrorCode.network_exception))
         for connection, _ in self._connections.values():
             connection.close()
 
@@ -114,7 +117,7 @@ class PartitionVerification:
         codes: asyncio.Future[Codes] = asyncio.get_running_loop().create_future()
         queued = _Queued(asked, codes)
         coordinator = self._coordinator(asked.transactional_id)
-        if coordinator is None:
+        if self._is_closed or coordinator is None:
             queued.settle(asked.all(ErrorCode.coordinator_not_available))
             return codes
         queue = self._queues.setdefault(coordinator, {})
@@ -146,18 +149,18 @@ class PartitionVerification:
             self._failures.fatal(broken)
 
     async def _drain(self, coordinator: BrokerId, queue: dict[str, _Queued]) -> None:
-        batch: list[_Queued] = []
-        try:
-            while queue:
-                batch = list(queue.values())
-                queue.clear()
+        while queue:
+            batch = list(queue.values())
+            queue.clear()
+            codes = [queued.asked.all(ErrorCode.network_exception) for queued in batch]
+            try:
                 codes = await self._send(coordinator, [queued.asked for queued in batch])
+            finally:
+                # Also when the broker shuts down: each request waits for its answer.
                 for queued, result in zip(batch, codes, strict=True):
                     queued.settle(result)
-        finally:
-            # Before anything else runs: what is queued from now on needs another task.
-            self._tasks.pop(coordinator, None)
-            _fail(batch)
+        # Before anything else runs: what is queued from now on needs another task.
+        del self._tasks[coordinator]
 
     # -- requests ------------------------------------------------------------
 
@@ -191,12 +194,6 @@ class PartitionVerification:
         version = versions.get(ApiKey.ADD_PARTITIONS_TO_TXN, 0)
         self._connections[coordinator] = connection, version
         return connection, version
-
-
-def _fail(unanswered: Iterable[_Queued]) -> None:
-    """Answer those that have no answer yet: the broker stops."""
-    for queued in unanswered:
-        queued.settle(queued.asked.all(ErrorCode.network_exception))
 
 
 def decide_outlived(waiting: Asked, asked: Asked) -> ErrorCode | None:
