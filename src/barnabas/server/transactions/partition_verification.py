@@ -132,7 +132,7 @@ class PartitionVerification:
         if coordinator not in self._tasks:
             task = asyncio.ensure_future(self._drain(coordinator, queue))
             self._tasks[coordinator] = task
-            task.add_done_callback(lambda _: self._on_drained(coordinator, task))
+            task.add_done_callback(self._on_task_ended)
         return codes
 
     def _coordinator(self, transactional_id: str) -> BrokerId | None:
@@ -144,8 +144,7 @@ class PartitionVerification:
             return None
         return partition.leader
 
-    def _on_drained(self, coordinator: BrokerId, task: "asyncio.Task[None]") -> None:
-        del self._tasks[coordinator]
+    def _on_task_ended(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (broken := task.exception()) is not None:
             self._failures.fatal(broken)
 
@@ -160,6 +159,8 @@ class PartitionVerification:
                 # Also when the broker shuts down: each request waits for its answer.
                 for queued, result in zip(batch, codes, strict=True):
                     queued.settle(result)
+        # Before anything else runs: what is queued from now on needs another task.
+        del self._tasks[coordinator]
 
     # -- requests ------------------------------------------------------------
 
