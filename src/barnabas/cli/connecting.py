@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from barnabas.base.errors import ConfigError
 from barnabas.cli.exit_codes import Misused
 from barnabas.cli.options import Properties, parse_pairs
 
@@ -85,6 +84,7 @@ def given_properties() -> Mapping[str, str]:
 
 def given_security() -> "SecurityContext":
     """Raises  Misused"""
+    from barnabas.base.errors import ConfigError
     from barnabas.client.security import PLAINTEXT, SecurityContext
 
     properties = given_properties()
@@ -98,6 +98,7 @@ def given_security() -> "SecurityContext":
 
 def _read(file: Path) -> dict[str, str]:
     """The security properties of a file; it may hold others, of other clients."""
+    from barnabas.base.errors import ConfigError
     from barnabas.config.properties import read_properties
 
     try:
