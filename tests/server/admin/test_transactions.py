@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,10 @@ def describe(client: Client, name: str) -> Any:
         ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=(name,)
     ).transaction_states
     return state
+
+
+def is_in(client: Client, name: str, state: str) -> bool:
+    return bool(describe(client, name).transaction_state == state)
 
 
 def states(client: Client, **filters: Any) -> dict[str, str]:
@@ -345,10 +350,7 @@ def test_a_late_end_hits_a_later_transaction_only_where_they_share_an_epoch(clie
         late = end(client, name, first, version=version)
         fenced = late.error_code is ErrorCode.producer_fenced
         assert fenced == (version == 5)
-        until(
-            lambda name=name, outcome=outcome: describe(client, name).transaction_state == outcome,
-            outcome,
-        )
+        until(partial(is_in, client, name, outcome), outcome)
 
 
 # -- operators ---------------------------------------------------------------
