@@ -24,6 +24,9 @@ _GIVEN: ContextVar[Mapping[str, str]] = ContextVar(
     "connection properties", default=MappingProxyType({})
 )
 _OF_A_FILE: Final = ("security.", "ssl.", "sasl.", "enable.ssl", "enable.sasl")
+OTHER_PROTOCOL: Final = (
+    "the listener may have another security.protocol than --command-config or -X says"
+)
 CommandConfig = Annotated[
     Path | None,
     typer.Option(

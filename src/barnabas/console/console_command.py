@@ -7,18 +7,18 @@ from typing import Annotated, Final
 
 import typer
 
+from barnabas.cli.connecting import given_properties
 from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.cli.options import (
     DEFAULT_BOOTSTRAP,
     Bootstrap,
-    Properties,
     parse_bootstrap,
-    parse_pairs,
     read_text,
 )
 
 _NEEDED: Final = ("starlette", "uvicorn", "jinja2", "python_multipart")
 _MOST: Final = 65535
+_OF_A_USER: Final = ("sasl.jaas.config", "sasl.username", "sasl.password")
 
 
 def console(
@@ -69,7 +69,6 @@ def console(
         typer.Option("--registry", metavar="URL", help="Schema registry, to decode messages."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
 ) -> None:
     """Serve a web console of a Kafka cluster until SIGTERM or Ctrl-C.
 
@@ -81,6 +80,7 @@ def console(
       barnabas console
       barnabas console -b kafka:9092 --listen 127.0.0.1:9000 --write
       barnabas console --listen 0.0.0.0:8080 --password-file secret
+      barnabas console --command-config client.properties --write
       barnabas console -X security.protocol=SASL_SSL --sign-in SCRAM-SHA-512
     """
     check_installed()
@@ -95,7 +95,7 @@ def console(
         write=write,
         password=_password(password_file),
         user_header=user_header,
-        properties=_security(parse_pairs(properties, "-X"), sign_in),
+        properties=_security(dict(given_properties()), sign_in),
         sasl_mechanism=sign_in.upper() if sign_in else None,
         audit_log=audit_log,
         data=tuple(data or ()),
@@ -152,9 +152,9 @@ def _security(properties: dict[str, str], sign_in: str | None) -> dict[str, str]
         if sign_in.upper() not in MECHANISMS:
             raise Misused(f"--sign-in {sign_in}: expected one of {', '.join(MECHANISMS)}")
         properties.setdefault("security.protocol", "SASL_PLAINTEXT")
-        return properties
+        return {key: text for key, text in properties.items() if key not in _OF_A_USER}
     try:
         SecurityContext.of(properties)
     except ConfigError as wrong:
-        raise Misused(f"-X: {wrong}") from None
+        raise Misused(str(wrong)) from None
     return properties
