@@ -174,3 +174,15 @@ def test_s20_only_allowed_urls_are_read(tmp_path: Path) -> None:
     assert source is not None
     source.tokens.use(fetch(source.url, source.tls))
     assert checked.validate(signed(CLAIMS), NOW).name == "alice"
+
+
+def test_s17_arrays_in_arrays_are_refused_as_any_other_token() -> None:
+    deep = base64.urlsafe_b64encode(b"[" * 30_000).decode()
+    none = base64.urlsafe_b64encode(b'{"alg": "none"}').decode().rstrip("=")
+    for token in (f"{deep}.a.b", f"{none}.{deep}."):
+        with pytest.raises(SaslFailed):
+            tokens().validate(token, NOW)
+        with pytest.raises(SaslFailed):
+            UnsignedTokens(ANY).validate(token, NOW)
+        with pytest.raises(SaslFailed):
+            SignedTokens(ANY).validate(token, NOW)  # no key is known yet

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.base.errors import ErrorCode
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.wire.apis import ApiKey
 from tests.server.api_requests import SOON, of
 from tests.server.raw import Insight, RawClient, batch, fetch, produce, with_broker
-from tests.server.test_authorization import ask, codes
+from tests.server.test_authorization import ADMIN, AUTHORIZER, PLAIN, allow, ask, codes, grant
 
 WINDOWS = {"quota_window_num": 3}
 
@@ -136,6 +137,30 @@ def test_s37_a_fetch_beyond_its_quota_is_empty_and_a_small_quota_progresses(tmp_
         assert empty
 
     with_broker(tmp_path, scenario, **WINDOWS)
+
+
+def test_s37_a_forged_replica_id_does_not_exempt_from_the_quota(tmp_path: Path) -> None:
+    async def scenario(broker: Insight) -> None:
+        await broker.create("t")
+        await grant(
+            broker,
+            allow(Operation.WRITE, ResourceType.TOPIC, host=ADMIN),
+            allow(Operation.ALTER_CONFIGS, ResourceType.CLUSTER, host=ADMIN),
+            allow(Operation.READ, ResourceType.TOPIC),
+        )
+        admin, client = await broker.connect(host=ADMIN), await broker.connect(host=PLAIN)
+        for _ in range(4):
+            await admin.ask(produce(("t", 0, batch(bytes(1_500))), acks=1))
+        assert await alter(admin, entity(client_id="raw"), consumer_byte_rate=1_000.0) == 0
+        throttled = 0.0
+        for _ in range(6):
+            forged = await client.ask(fetch(("t", 0, 0), replica_id=1))
+            assert set(codes(forged)) == {ErrorCode.none, ErrorCode.topic_authorization_failed}
+            answer = await client.ask(fetch(("t", 0, 0), max_wait_ms=0))
+            throttled += answer.throttle_time.total_seconds()
+        assert throttled > 0
+
+    with_broker(tmp_path, scenario, **WINDOWS, **AUTHORIZER)
 
 
 def test_s39_the_time_on_the_loop_is_counted(tmp_path: Path) -> None:

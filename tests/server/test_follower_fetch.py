@@ -47,7 +47,9 @@ def test_followers_read_all_and_consumers_what_is_committed(tmp_path: Path) -> N
         lead(insight, "orders", (ME, F2))
         client = await filled(insight)
         assert offsets(await follow(client, "orders", 0)) == [0, 1, 2]
-        assert offsets(only(await client.ask(fetch(("orders", 0, 0))))) == []
+        for replica in (-1, -2, -3):
+            reading = fetch(("orders", 0, 0), replica_id=replica)
+            assert offsets(only(await client.ask(reading))) == []
         got = await follow(client, "orders", 2)
         assert (offsets(got), got.high_watermark) == ([2], 2)
         assert offsets(only(await client.ask(fetch(("orders", 0, 0))))) == [0, 1]

@@ -19,6 +19,8 @@ from barnabas.cli.options import (
 _NEEDED: Final = ("starlette", "uvicorn", "jinja2", "python_multipart")
 _MOST: Final = 65535
 _OF_A_USER: Final = ("sasl.jaas.config", "sasl.username", "sasl.password")
+# Those with a name and a password; a bearer token would be the console's, not the person's.
+_SIGN_IN: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def console(
@@ -146,12 +148,17 @@ def _check_door(
 def _security(properties: dict[str, str], sign_in: str | None) -> dict[str, str]:
     """The client's properties, checked. Raises Misused."""
     from barnabas.base.errors import ConfigError
-    from barnabas.client.security import MECHANISMS, SecurityContext
+    from barnabas.client.security import SecurityContext
 
     if sign_in is not None:
-        if sign_in.upper() not in MECHANISMS:
-            raise Misused(f"--sign-in {sign_in}: expected one of {', '.join(MECHANISMS)}")
-        properties.setdefault("security.protocol", "SASL_PLAINTEXT")
+        if sign_in.upper() not in _SIGN_IN:
+            raise Misused(f"--sign-in {sign_in}: expected one of {', '.join(_SIGN_IN)}")
+        protocol = properties.setdefault("security.protocol", "SASL_PLAINTEXT")
+        if not protocol.strip().upper().startswith("SASL_"):
+            raise Misused(
+                f"--sign-in {sign_in}: with security.protocol={protocol} the cluster checks no"
+                " password; set SASL_SSL or SASL_PLAINTEXT"
+            )
         return {key: text for key, text in properties.items() if key not in _OF_A_USER}
     try:
         SecurityContext.of(properties)

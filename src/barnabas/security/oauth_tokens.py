@@ -96,7 +96,14 @@ class SignedTokens:
         """Raises SaslFailed."""
         try:
             decoded = jwt.decode(token, self._keys, algorithms=ALGORITHMS)
-        except (JoseError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            JoseError,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ) as error:
             self._note_missing(token, now_ms)
             raise SaslFailed("invalid_token", f"the token is not accepted: {error}") from None
         return self._rules.identity(decoded.claims, now_ms)
@@ -137,6 +144,6 @@ def _header(token: str) -> dict[str, Any]:
 def _json(part: str) -> dict[str, Any]:
     try:
         value = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter for arrays in arrays, without end
         return {}
     return value if isinstance(value, dict) else {}

@@ -249,7 +249,23 @@ def test_s21_mechanism_and_principal_stay_the_same(
         if code == 0:
             sock.sendall(frame(36, 1, struct.pack(">i", len(token)) + token))
             assert struct.unpack_from(">h", received(sock), 4)[0] == FAILED
-            assert received(sock) == b""
+        else:
+            sock.sendall(frame(3, 1, struct.pack(">i", 0)))
+        assert received(sock) == b""
+    assert "Traceback" not in secure_broker.process.log()
+
+
+def test_s12_a_user_name_forges_no_line_of_the_log(secure_broker: SecureBroker) -> None:
+    forged = f"2026-01-01T00:00:00.000Z INFO forged {uuid.uuid4()}"
+    token = f"\0eve\n{forged}\0guess".encode()
+    with connected(secure_broker) as sock:
+        sock.sendall(frame(17, 1, text("PLAIN")))
+        received(sock)
+        sock.sendall(frame(36, 1, struct.pack(">i", len(token)) + token))
+        assert struct.unpack_from(">h", received(sock), 4)[0] == FAILED
+    written = secure_broker.process.log()
+    assert f"user=eve\\n{forged}" in written
+    assert forged not in written.splitlines()
 
 
 def test_a_client_that_never_authenticates_is_closed_in_bounded_time(

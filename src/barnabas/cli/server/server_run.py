@@ -65,9 +65,19 @@ def server(
     return uvloop.run(_run(broker_config))
 
 
+class OneLine(logging.Formatter):
+    """Escapes line ends and control characters: names that clients send forge no line."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        line = super().formatMessage(record)
+        if line.isprintable():
+            return line
+        return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
+
+
 def _log_to_stderr() -> None:
     """Log one line per event, with UTC timestamps."""
-    form = logging.Formatter(
+    form = OneLine(
         "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S"
     )
     form.converter = time.gmtime

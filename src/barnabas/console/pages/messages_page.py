@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -106,7 +107,7 @@ async def download(request: Request) -> Response:
                 fields = {**for_filter(message), "value_format": message.value.kind}
                 yield json.dumps(fields, ensure_ascii=False) + "\n"
 
-    name = f"{request.path_params['topic']}.jsonl"
+    name = quote(f"{request.path_params['topic']}.jsonl", safe="")
     return StreamingResponse(
         lines(),
         media_type="application/x-ndjson",

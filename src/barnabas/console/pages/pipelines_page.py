@@ -3,6 +3,7 @@ runs that this console started."""
 
 import asyncio
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,8 @@ from barnabas.console.web.page import Context, Page, live_page
 
 _SPARK: Final = "spark-"
 _MANIFEST: Final = "_manifest.json"
+# Kafka's rule, but for a dash or only dots in front: the name becomes an argument and a directory.
+_TOPIC: Final = re.compile(r"(?!-|\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
 
 def find_projects(folders: tuple[Path, ...]) -> list[dict[str, Any]]:
@@ -105,8 +108,8 @@ def _command(page: Page, kind: str, form: Form) -> tuple[str, list[str]]:
     bootstrap = page.state.options.bootstrap
     if kind == "archive":
         topic = form.get("topic", "").strip()
-        if not topic or topic.startswith("-"):
-            raise WrongInput("An archive needs a topic")
+        if not _TOPIC.fullmatch(topic):
+            raise WrongInput("An archive needs the name of a topic")
         to = page.state.options.pipelines[0] / "archives" / topic
         options = ["--to", str(to), "--continuous", "-b", bootstrap]
         return f"archive of {topic}", ["pipeline", "archive", topic, *options]

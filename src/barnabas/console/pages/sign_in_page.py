@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from barnabas.base.errors import ConfigError
 from barnabas.console.cluster.console_client import ClusterFailed
+from barnabas.console.console_options import ConsoleOptions
 from barnabas.console.web.access import is_own_origin, is_same
 from barnabas.console.web.page import Page
 
@@ -28,9 +29,9 @@ def _form(page: Page, wrong: str | None) -> Response:
 
 async def sign_in(request: Request) -> Response:
     page = Page(request)
-    form = await request.form()
     if not is_own_origin(request):
         return _form(page, "The form came from another site.")
+    form = await request.form(max_files=0)
     if page.state.options.sasl_mechanism is not None:
         return await _sign_in_to_cluster(page, form)
     password = page.state.options.password
@@ -44,16 +45,22 @@ async def sign_in(request: Request) -> Response:
 async def _sign_in_to_cluster(page: Page, form: Any) -> Response:
     options = page.state.options
     name = str(form.get("name", "")).strip()
-    user = {"sasl.username": name, "sasl.password": str(form.get("password", ""))}
-    mechanism = options.sasl_mechanism or ""
+    password = str(form.get("password", ""))
     try:
-        handle = page.state.handle({**options.properties, "sasl.mechanism": mechanism, **user})
+        handle = page.state.handle(login_properties(options, name, password))
         await handle.client.view()
     except (ConfigError, ClusterFailed) as failure:
         await asyncio.sleep(_AFTER_FAILURE_S)
         return _form(page, f"The cluster refuses {name}: {failure}")
     page.session.person, page.session.cluster = name, handle
     return page.redirect("")
+
+
+def login_properties(options: ConsoleOptions, name: str, password: str) -> dict[str, str]:
+    """The client's properties with this person's login, and no other: a JAAS config would win."""
+    own = {key: value for key, value in options.properties.items() if key != "sasl.jaas.config"}
+    login = {"sasl.username": name, "sasl.password": password}
+    return {**own, "sasl.mechanism": options.sasl_mechanism or "", **login}
 
 
 async def sign_out(request: Request) -> Response:

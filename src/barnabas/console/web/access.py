@@ -56,7 +56,11 @@ class Session:
 
 
 class Sessions:
-    """The browsers that this console knows; the oldest is forgotten beyond a thousand."""
+    """The browsers that this console knows.
+
+    Beyond a thousand the oldest is forgotten, those in which nobody signed in before the others:
+    requests without a password end no other session.
+    """
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -67,10 +71,11 @@ class Sessions:
         return self._sessions.get(cookies.get(COOKIE, ""))
 
     def begin(self) -> Session:
+        if len(self._sessions) >= _SESSIONS:
+            unused = (each for each in self._sessions.values() if each.person is None)
+            self.end(next(unused, None) or next(iter(self._sessions.values())))
         session = Session(self._random.uuid().hex + self._random.uuid().hex)
         self._sessions[session.id] = session
-        if len(self._sessions) > _SESSIONS:
-            self._sessions.pop(next(iter(self._sessions)))
         return session
 
     def end(self, session: Session) -> None:

@@ -329,7 +329,7 @@ def _is_meant(topic: TopicKey, topic_id: UUID | None) -> bool:
 
 
 def _readable(reading: Reading, stable: Offset, request: FetchRequest) -> Offset:
-    """How far the reader may read: all but consumers up to the end of the log."""
-    if request.replica_id != CONSUMER:
+    """How far the reader may read: only followers up to the end of the log."""
+    if request.replica_id >= 0:
         return reading.log.log_end_offset
     return stable if request.read_committed else reading.high_watermark

@@ -85,6 +85,7 @@ class Fetch:
             )
             answer = again.answer(single.fetch_offset, correlation_id)
             if answer is not None:
+                connection.is_follower = False
                 connection.remember(frame, single.offset_at, again)
                 return answer
             if single.min_bytes <= 1:  # else each batch that comes would have all of them read
@@ -104,11 +105,12 @@ class Fetch:
         except BrokerError as e:
             self._errors[int(e.code)] += 1
             return write_fetch(version, correlation_id, (), int(e.code))
-        connection.is_follower = request.replica_id >= 0
+        # A replica id is easily forged: only a follower that may be one has no quota.
+        connection.is_follower = request.replica_id >= 0 and self._collector.may_follow(connection)
         if connection.most_fetched is not None and not connection.is_follower:
             most = min(request.max_bytes, connection.most_fetched)
             request = replace(request, max_bytes=most, min_bytes=min(request.min_bytes, most))
-        if request.replica_id >= 0 and self._collector.may_follow(connection):
+        if connection.is_follower:
             self._collector.note_follower(request, context)
             context.refresh()
         call = FetchCall(request, context, version, correlation_id, connection)

@@ -147,7 +147,8 @@ class SaslAuthenticator:
 
     def _illegal(self, key: int, phase: str) -> IllegalSaslState:
         self._ports.statistics.failed += 1
-        self._on(E.REFUSED)
+        if self._state is not S.FAILED:
+            self._on(E.REFUSED)
         name = ApiKey(key).name if key in set(ApiKey) else str(key)
         return IllegalSaslState(f"ILLEGAL_SASL_STATE: {name} during SASL {phase}")
 
