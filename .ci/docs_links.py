@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: links out of docs/, and the list of decisions.
+"""Hooks of mkdocs: links out of docs/, and pages that the navigation does not name.
 
 The documents are read on GitHub, too, where they link to source files and tests. On the site such
 a link leads to the repository, whose name GitHub's workflow has in GITHUB_REPOSITORY. Elsewhere
@@ -15,11 +15,16 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\(((?:\.\./)+[^)\s#]+|[^)\s:#]+/?)(#[^)\s]*)
 
 
 def on_config(config: Any) -> Any:
-    """Put every decision into the navigation, by its number."""
-    decisions = [path.relative_to(DOCS).as_posix() for path in sorted(DOCS.glob("decisions/*.md"))]
+    """Put every decision into the navigation, and a page that it does not name into Reference."""
+    pages = [path.relative_to(DOCS).as_posix() for path in sorted(DOCS.rglob("*.md"))]
+    decisions = [page for page in pages if page.startswith("decisions/")]
+    named = str(config["nav"])
+    unnamed = [page for page in pages if page not in decisions and f"'{page}'" not in named]
     for entry in config["nav"]:
         if "Decisions" in entry:
             entry["Decisions"] = decisions
+        if "Reference" in entry:
+            entry["Reference"] += unnamed
     return config
 
 

@@ -140,6 +140,17 @@ def test_an_unreachable_broker_is_reported_in_one_line_with_a_remedy(
     assert ended.err.count("\n") == 1
 
 
+def test_a_missing_extra_is_reported_in_one_line_with_a_remedy(
+    offline: Barnabas, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    ended = offline("pipeline", "table", "orders", "--to", tmp_path / "t", "-b", "127.0.0.1:1")
+    assert (ended.code, ended.out) == (1, b"")
+    assert "deltalake is not installed" in ended.err
+    assert "pip install '.[all]'" in ended.err
+    assert ended.err.count("\n") == 1
+
+
 def test_help_and_server_options_load_neither_client_nor_tables() -> None:
     script = (
         "import sys; from barnabas.cli.main import run; run(['--help']); run(['server', '-h']);"

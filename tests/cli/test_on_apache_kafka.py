@@ -1,4 +1,4 @@
-"""`reassign` and `elect` against two Apache Kafka brokers.
+"""`reassign`, `elect` and `doctor` against two Apache Kafka brokers.
 
 Skipped where Apache Kafka is not available.
 """
@@ -68,6 +68,8 @@ def test_apache_kafka_accepts_plans_throttles_and_elections(
     assert offline("elect", "--all").code == 0
     (topic,) = json.loads(offline("topics", "describe", "orders", "--json").out)
     assert sorted(p["leader"] for p in topic["partitions"]) == [0, 1]
+
+    assert offline("doctor").code == 0
 
     # Apache Kafka has no DescribeController.
     ended = offline("controller")

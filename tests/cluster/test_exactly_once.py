@@ -63,7 +63,8 @@ def started(make: Callable[..., Cluster], count: int) -> Cluster:
     return cluster
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.long
+@pytest.mark.timeout(300)
 def test_each_input_has_one_output_though_the_coordinator_is_killed(
     fresh_cluster: Callable[..., Cluster],
 ) -> None:
@@ -73,7 +74,7 @@ def test_each_input_has_one_output_though_the_coordinator_is_killed(
         until(lambda: transformer.transactions >= 2, "the first transactions", 60)
         victim = coordinator(cluster, NAME)
         cluster.brokers[victim].kill()
-        assert transformer.done.wait(90), transformer.failures
+        assert transformer.done.wait(180), transformer.failures
     cluster.start([victim])
     cluster.wait_settled()
     assert read_committed(cluster.bootstrap, "out") == list(range(count))

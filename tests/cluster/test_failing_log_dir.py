@@ -1,6 +1,7 @@
 """A failed log directory on one of three brokers: other brokers lead its partitions."""
 
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -68,4 +69,8 @@ def test_when_a_log_directory_is_full_others_lead_its_partitions(
         read = client.consume(topic, per_partition, partitions=[index])
         assert [each.offset for each in read] == list(range(per_partition))
     client.produce(topic, [Message(b"y", partition=index) for index in kept])
+    command = [sys.executable, "-m", "barnabas.cli.main", "doctor", "-b", cluster.bootstrap]
+    told = subprocess.run(command, capture_output=True, text=True)
+    assert told.returncode == 1
+    assert f"log directory {small_folder} of broker 2 is offline" in told.stdout
     assert create(cluster, f"{topic}-after", 3, 3) is ErrorCode.none

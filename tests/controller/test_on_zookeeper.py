@@ -1,7 +1,7 @@
 """The controller on a real ZooKeeper: scenarios of sessions and connections."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.controller import events
@@ -10,12 +10,13 @@ from barnabas.znodes.tree import Coordination, SessionState
 from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
 from barnabas.znodes.zookeeper.zookeeper_tree import connect
 from tests.controller.cluster import Cluster, Scenario
-from tests.znodes.test_zookeeper_tree import TIMEOUTS, ZooKeeperUnderTest
+from tests.znodes.test_zookeeper_tree import ZooKeeperUnderTest
+from tests.znodes.timeouts import PATIENT, TIMEOUTS, Timeouts
 
 T0 = TopicPartition("t", 0)
 
 
-def play(address: str, scenario: Scenario, timeouts: Mapping[str, int] = TIMEOUTS) -> None:
+def play(address: str, scenario: Scenario, timeouts: Timeouts = TIMEOUTS) -> None:
     async def run() -> None:
         under_test, sessions = ZooKeeperUnderTest(address), list[Coordination]()
 
@@ -96,7 +97,7 @@ def test_a_controller_waits_while_zookeeper_is_down_and_misses_no_event(
         assert cluster.controller.epoch == 1
 
     # Sessions outlast a ZooKeeper that is slow to start.
-    play(server.address, scenario, {**TIMEOUTS, "session_timeout_ms": 60_000})
+    play(server.address, scenario, PATIENT)
 
 
 async def _has_moved(cluster: Cluster, to: int = 3) -> bool:

@@ -3,7 +3,7 @@
 import base64
 
 import pytest
-import scramp  # type: ignore[import-untyped]  # it has no types
+import scramp
 
 from barnabas.base.randomness import Random
 from barnabas.client.scram import HASHES, ScramClient, salted_password

@@ -96,6 +96,7 @@ def produce(
     version: int = 9,
     correlation_id: int = 0,
     timeout_ms: int = 1000,
+    transactional_id: str | None = None,
 ) -> bytes:
     """A Produce of these partitions; those of one topic that follow each other go together."""
     schema: Any = import_module(f"kio.schema.produce.v{version}.request")
@@ -105,7 +106,7 @@ def produce(
             topics.append((topic, []))
         topics[-1][1].append(schema.PartitionProduceData(index=index, records=records))
     message = schema.ProduceRequest(
-        transactional_id=None,
+        transactional_id=transactional_id,
         acks=acks,
         timeout=datetime.timedelta(milliseconds=timeout_ms),
         topic_data=tuple(

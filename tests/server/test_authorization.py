@@ -236,6 +236,23 @@ def test_s29_produce_and_fetch_ask_for_write_and_read(tmp_path: Path) -> None:
     with_broker(tmp_path, scenario, **AUTHORIZER)
 
 
+@pytest.mark.parametrize("transactional_id", ["", "x"])
+def test_s29_a_transactional_produce_asks_for_write_on_its_id(
+    tmp_path: Path, transactional_id: str
+) -> None:
+    async def scenario(broker: Insight) -> None:
+        await broker.create("t")
+        client = await broker.connect(host=PLAIN)
+        await grant(broker, allow(Operation.WRITE, ResourceType.TOPIC))
+        records = batch(producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+        answer = await client.ask(produce(("t", 0, records), transactional_id=transactional_id))
+        assert set(codes(answer)) == {ErrorCode.transactional_id_authorization_failed}
+        assert broker.leader("t").log.log_end_offset == 0
+
+    unverified = {"transaction_partition_verification_enable": "false"}
+    with_broker(tmp_path, scenario, **AUTHORIZER, **unverified)
+
+
 def test_s29_a_forged_replica_id_reads_nothing_and_moves_nothing(tmp_path: Path) -> None:
     async def scenario(broker: Insight) -> None:
         await broker.create("t")

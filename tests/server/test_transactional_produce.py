@@ -1,5 +1,6 @@
 """Produce with transactional batches: what is refused, and what is verified."""
 
+import asyncio
 import datetime
 from importlib import import_module
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from barnabas.base.errors import ErrorCode as Code
+from barnabas.base.ids import TopicPartition
 from barnabas.replication.replicas import LATE_AFTER_MS
 from barnabas.server.transactions.partition_verification import Asked, decide_outlived
 from barnabas.server.transactions.transactional_produce import produce_error
@@ -232,6 +234,19 @@ def test_t34_of_two_questions_about_one_id_the_higher_epoch_wins() -> None:
     assert decide_outlived(old, new) is Code.invalid_producer_epoch
     assert decide_outlived(old, old) is Code.network_exception
     assert decide_outlived(new, old) is None
+
+
+def test_a_question_right_after_an_answer_is_sent_too(tmp_path: Path) -> None:
+    """Also in the turn of the loop in which the queue of the coordinator ran empty."""
+
+    async def scenario(insight: Insight) -> None:
+        await coordinator(insight, await insight.connect())
+        asked = Asked(ID, 1, 0, (TopicPartition("t", 0),))
+        async with asyncio.timeout(10):
+            for _ in range(2):
+                await insight.running.broker.verification.ask(asked)
+
+    with_coordinator(tmp_path, scenario)
 
 
 def test_t35_a_transaction_that_should_have_ended_long_ago_is_late(tmp_path: Path) -> None:

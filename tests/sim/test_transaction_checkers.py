@@ -117,10 +117,11 @@ def ledger() -> Ledger:
     second = ledger.begin()
     ledger.send(second, IN, 3, [4])
     ledger.end(second, commit=False)
-    for at, batches in {
+    written: dict[TopicPartition, list[tuple[int, list[int] | bool]]] = {
         IN: [(0, [1, 2]), (2, True), (3, [4]), (4, False)],
         OTHER: [(0, [3]), (1, True)],
-    }.items():
+    }
+    for at, batches in written.items():
         for offset, what in batches:
             if isinstance(what, bool):
                 ledger.mark(at, offset, what)

@@ -9,8 +9,8 @@ from barnabas.sim.faults.late_requests import LATE_REQUEST
 from barnabas.sim.sim_run import Report, run
 from barnabas.sim.world.seed_settings import SeedSettings, settings_of
 
-# A seed in which a late EndTxn ends a later transaction, if transactions share an epoch.
-HOLE_SEED: Final = 1
+# Late requests of seeds that end a later transaction, if transactions share an epoch.
+HOLE_SEEDS: Final = (3, 5)
 SHARED_EPOCH, EPOCH_EACH = 0, 2  # transaction.version
 
 
@@ -27,9 +27,9 @@ def late(seed: int, version: int) -> Report:
     return run(transactional(seed, 30.0, version), kinds=(LATE_REQUEST,))
 
 
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("seed", [11])
 def test_no_anomaly_is_found_under_all_faults(seed: int) -> None:
-    report = run(transactional(seed, 15.0))
+    report = run(transactional(seed, 10.0))
     assert report.broken == ()
     assert report.operations > 100
 
@@ -41,7 +41,7 @@ def test_the_same_seed_is_the_same_history() -> None:
 @pytest.mark.long
 def test_a_late_end_of_a_transaction_hits_a_later_one_as_in_kafka_3_9() -> None:
     """With one epoch for several transactions, Kafka's own protocol is not safe."""
-    found = [each for seed in range(1, 9) for each in late(seed, SHARED_EPOCH).broken]
+    found = [each for seed in HOLE_SEEDS for each in late(seed, SHARED_EPOCH).broken]
     assert any(each.startswith(("aborted read", "torn", "marker against")) for each in found)
 
 

@@ -24,6 +24,15 @@ from tests.support.broker import BrokerProcess
 
 Table = Callable[..., Ended]
 FORMATS: Final = ("delta", "iceberg", "parquet")
+LATER: Final = pytest.mark.long
+# One format in each run of CI, all of them in the long tests.
+SOME: Final = ("delta", pytest.param("iceberg", marks=LATER), pytest.param("parquet", marks=LATER))
+IN_CI: Final = ("placed", "committed")
+KILLS: Final = tuple(
+    each if each in IN_CI else pytest.param(each, marks=LATER)
+    for each in POINTS
+    if each != "dead-letters"
+)
 
 
 def interrupt() -> None:
@@ -135,7 +144,7 @@ def test_fields_of_json_are_columns_and_what_does_not_fit_is_a_dead_letter(
     assert all("does not fit the schema" in each for each in reasons)
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", SOME)
 def test_an_upserted_table_has_the_latest_of_each_key_and_no_deleted_key(
     format: str, fill: Fill, table: Table, served: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
@@ -150,7 +159,7 @@ def test_an_upserted_table_has_the_latest_of_each_key_and_no_deleted_key(
     assert (ended["rows"], ended["deadLetters"]) == (3, 1)
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", SOME)
 def test_inferred_fields_appear_and_small_files_are_merged(
     format: str, fill: Fill, table: Table, served: BrokerProcess, topic: str, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -167,7 +176,7 @@ def test_inferred_fields_appear_and_small_files_are_merged(
     assert (second["id"], second["deep"], list(second["new"])) == (2, None, ["a"])
 
 
-@pytest.mark.parametrize("point", [each for each in POINTS if each != "dead-letters"])
+@pytest.mark.parametrize("point", KILLS)
 def test_a_run_that_ends_at_any_point_leaves_each_record_once(
     point: str, fill: Fill, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,7 +221,7 @@ def test_of_two_writers_one_wins_and_the_other_says_so(
         assert "another process is writing" in table(format).err
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", SOME)
 def test_audit_and_replay_of_a_table(
     format: str, fill: Fill, table: Table, served: BrokerProcess, topic: str, tmp_path: Path,
     read: Callable[..., Any],

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThan
 from barnabas.spark.source.table_view import may_match
 from barnabas.spark.table_log.table_file import TableFile
 from tests.spark.conftest import Fill, produce
-from tests.spark.test_table_run import FORMATS, Table, summary, table
+from tests.spark.test_table_run import SOME, Table, summary, table
 from tests.support.broker import BrokerProcess
 from tests.support.confluent_client import admin
 
@@ -48,7 +48,7 @@ def delete_records(bootstrap: str, topic: str, before: int) -> None:
         each.result(60)
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", SOME)
 def test_the_view_has_every_record_once_also_those_that_the_topic_lost(
     format: str, fill: Fill, table: Table, view: View, served: BrokerProcess, topic: str
 ) -> None:

@@ -119,8 +119,9 @@ def test_the_last_epoch_can_be_fenced() -> None:
         assert driver.add(last) is ErrorCode.none
         assert driver.init().error is ErrorCode.concurrent_transactions
         driver.complete()
-        # The epoch of the fence is given to nobody, not even to a delayed abort.
+        # The epoch of the fence is given to nobody, not even to one who asks again.
         assert driver.end(last, is_commit=False).error is ErrorCode.producer_fenced
+        assert driver.init(last).error is ErrorCode.producer_fenced
         assert driver.begun() == Producer(4001, 0)
 
 

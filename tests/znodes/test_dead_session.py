@@ -22,8 +22,7 @@ from barnabas.znodes.zookeeper.session_file import (
 from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
 from barnabas.znodes.zookeeper.zookeeper_tree import ZooKeeperSession, connect
 from tests.znodes.contract import Heard
-
-TIMEOUTS = {"session_timeout_ms": 60_000, "connection_timeout_ms": 10_000}
+from tests.znodes.timeouts import PATIENT
 
 
 def dead_process() -> Process:
@@ -45,7 +44,7 @@ class Broker:
 
     @classmethod
     async def start(cls, address: str, log_dir: Path, process: Process) -> "Broker":
-        session = await connect(address, **TIMEOUTS)
+        session = await connect(address, **PATIENT)
         file = SessionFile(log_dir)
         assert file.lock(create=True)
 
@@ -65,7 +64,7 @@ def run(address: str, log_dir: Path, scenario: Scenario, process: Process | None
 
     async def all_of_it() -> None:
         broker = await Broker.start(address, log_dir, process or dead_process())
-        other = await connect(address, **TIMEOUTS)
+        other = await connect(address, **PATIENT)
         try:
             await scenario(broker, other)
         finally:

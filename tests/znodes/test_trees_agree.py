@@ -12,6 +12,7 @@ from barnabas.znodes.embedded.embedded_tree import Tree
 from barnabas.znodes.tree import Coordination, Stat, WatchEvent, ZnodeError
 from barnabas.znodes.zookeeper.zookeeper_tree import connect
 from tests.znodes.test_embedded_model import operations, some_paths
+from tests.znodes.timeouts import TIMEOUTS
 
 Step = tuple[str, Any]
 
@@ -80,10 +81,9 @@ async def observe(one: Coordination, other: Coordination, taken: list[tuple[int,
 
 
 async def compare(address: str, taken: list[tuple[int, Step]]) -> None:
-    timeouts = {"session_timeout_ms": 6000, "connection_timeout_ms": 10000}
     tree, chroot = Tree(), f"{address}/{next(_numbers)}"
     embedded = await observe(tree.session(), tree.session(), taken)
-    one, other = [await connect(chroot, **timeouts) for _ in range(2)]
+    one, other = [await connect(chroot, **TIMEOUTS) for _ in range(2)]
     assert await observe(one, other, taken) == embedded
 
 

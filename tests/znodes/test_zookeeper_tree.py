@@ -24,8 +24,7 @@ from barnabas.znodes.zookeeper.kazoo_requests import ReadMany
 from barnabas.znodes.zookeeper.zookeeper_tree import ZooKeeperSession, connect
 from tests.znodes.contract import CoordinationContract, Heard, OpenTree
 from tests.znodes.contract_sessions import SessionContract
-
-TIMEOUTS = {"session_timeout_ms": 6000, "connection_timeout_ms": 10000}
+from tests.znodes.timeouts import TIMEOUTS
 
 
 class ZooKeeperUnderTest:

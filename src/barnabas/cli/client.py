@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from barnabas.base.errors import ConfigError
-from barnabas.cli.connecting import given_properties
+from barnabas.cli.connecting import OTHER_PROTOCOL, given_properties
 from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.cli.options import parse_bootstrap, parse_pairs
 from barnabas.client.librdkafka_names import librdkafka_names
@@ -37,6 +37,8 @@ _ATTEMPTS_FOR_A_LEADER: Final = 5
 
 # Kafka names the resource before it says what is wrong, and so do we already.
 _RESOURCE: Final = re.compile(r"Invalid config value for resource ConfigResource\([^)]*\): ")
+
+_REFUSALS: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 
 Client = TypeVar("Client", AdminClient, Consumer, Producer)
 Result = TypeVar("Result")
@@ -96,8 +98,14 @@ class ClusterClients:
                 client.poll(0)
             if self._errors and attempt >= _ATTEMPTS_WHEN_REFUSED:
                 break
+        if any(error.code() in _REFUSALS for error in self._errors):
+            raise CommandFailed(
+                f"{self.bootstrap} refuses the connection{self._reason()};"
+                " check user, password and stores in --command-config or -X"
+            )
+        why = self._reason() or f" ({OTHER_PROTOCOL})"
         raise CommandFailed(
-            f"no Kafka broker answers at {self.bootstrap}{self._reason()};"
+            f"no Kafka broker answers at {self.bootstrap}{why};"
             " start one with `barnabas server`, or name others with -b HOST:PORT[,...] or in"
             " BARNABAS_BOOTSTRAP; name several brokers of a cluster, as any of them may be down"
         )

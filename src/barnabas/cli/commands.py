@@ -86,7 +86,7 @@ def _load(name: str) -> Any:
         function: Callable[..., None] = getattr(module, name)
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
         app.command(name, context_settings={**_CONTEXT})(function)
-    if _COMMANDS[name].startswith("cli."):
+    if _COMMANDS[name].startswith(("cli.", "console.")):
         add_connection_options(app)
     command = typer.main.get_command(app)
     command.name = name

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from barnabas.base.errors import ConfigError
 from barnabas.cli.exit_codes import Misused
 from barnabas.cli.options import Properties, parse_pairs
 
@@ -25,6 +24,9 @@ _GIVEN: ContextVar[Mapping[str, str]] = ContextVar(
     "connection properties", default=MappingProxyType({})
 )
 _OF_A_FILE: Final = ("security.", "ssl.", "sasl.", "enable.ssl", "enable.sasl")
+OTHER_PROTOCOL: Final = (
+    "the listener may have another security.protocol than --command-config or -X says"
+)
 CommandConfig = Annotated[
     Path | None,
     typer.Option(
@@ -85,6 +87,7 @@ def given_properties() -> Mapping[str, str]:
 
 def given_security() -> "SecurityContext":
     """Raises  Misused"""
+    from barnabas.base.errors import ConfigError
     from barnabas.client.security import PLAINTEXT, SecurityContext
 
     properties = given_properties()
@@ -98,6 +101,7 @@ def given_security() -> "SecurityContext":
 
 def _read(file: Path) -> dict[str, str]:
     """The security properties of a file; it may hold others, of other clients."""
+    from barnabas.base.errors import ConfigError
     from barnabas.config.properties import read_properties
 
     try:

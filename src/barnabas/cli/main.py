@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from barnabas.cli.exit_codes import MISUSED, CommandFailed, Ended, program
+from barnabas.cli.exit_codes import FAILED, MISUSED, CommandFailed, Ended, program
 from barnabas.cli.run_until import invoked, take_signals
 from barnabas.cli.server.server_entry import OPTIONS, plain_options, serve
 from barnabas.cli.server.unregister_entry import UNREGISTER_OPTIONS, unregister
@@ -37,6 +37,12 @@ def run(arguments: Sequence[str]) -> int:
     except CommandFailed as failure:
         _complain(str(failure))
         return failure.exit_code
+    except ModuleNotFoundError as missing:
+        package = (missing.name or "barnabas").partition(".")[0]
+        if package == "barnabas":
+            raise
+        _complain(f"{package} is not installed; in a clone of Barnabas, run pip install '.[all]'")
+        return FAILED
 
 
 def _run_command(arguments: Sequence[str]) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from barnabas.base.errors import ErrorCode, PeerGone
-from barnabas.cli.connecting import given_security
+from barnabas.cli.connecting import OTHER_PROTOCOL, given_security
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.options import parse_bootstrap
 from barnabas.client.async_client import AsyncClient
@@ -36,6 +36,7 @@ _CONTROLLER_ATTEMPTS: Final = 20
 _COORDINATOR_ATTEMPTS: Final = 40
 _BACK_OFF_S: Final = 0.25
 _DEFAULT_PORT: Final = 9092
+_CLOSED: Final = "closed the connection"  # as a listener with TLS does to bytes of a plain client
 _CHANGES: Final = (
     ApiKey.ELECT_LEADERS,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS,
@@ -162,6 +163,8 @@ class RawClient:
             return await self._client.run(steps)
         except NoBrokerReached as gone:
             reasons = "; ".join(map(_reason, gone.reasons))
+            if _CLOSED in reasons:
+                reasons += f"; {OTHER_PROTOCOL}"
             raise CommandFailed(
                 f"no Kafka broker answers at {self._bootstrap} ({reasons});"
                 " start one with `barnabas server`, or name another with -b HOST:PORT"

@@ -62,7 +62,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             raise PeerGone(f"{name} is not reached within {timeout_s:g} s") from None
         except (OSError, ValueError, OverflowError) as e:  # the latter: no host, no port
             security.check_tls_failure(e, name)
-            raise PeerGone(f"{name} is not reached: {e}") from e
+            raise PeerGone(f"{name} is not reached: {str(e) or 'it closed the connection'}") from e
         if security.login is not None:
             await connection._authenticate(security, timeout_s)
         return connection

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from barnabas.base.errors import ConfigError
 from barnabas.client.key_stores import read_key_store, read_trust_store
 from barnabas.config.jaas import jaas_options
 
@@ -21,8 +22,12 @@ _SUBJECT: Final = "unsecuredLoginStringClaim_sub"
 def librdkafka_names(properties: Mapping[str, str]) -> dict[str, str]:
     """The same properties for librdkafka; those that it has itself stay as they are.
 
-    Raises  ConfigError, for a store or a JAAS string that cannot be read
+    Raises  ConfigError, for a store or a JAAS string that cannot be read, or SASL without mechanism
     """
+    if properties.get("security.protocol", "").upper().startswith("SASL_") and not (
+        properties.get("sasl.mechanism") or properties.get("sasl.mechanisms")
+    ):
+        raise ConfigError("sasl.mechanism is not set: SCRAM-SHA-512, PLAIN, ...")
     found = {key: text for key, text in properties.items() if not key.startswith(_JAVA_ONLY)}
     if any(key.startswith(_STORES) for key in properties):
         trusted, own = read_trust_store(properties), read_key_store(properties)

@@ -7,18 +7,18 @@ from typing import Annotated, Final
 
 import typer
 
+from barnabas.cli.connecting import given_properties
 from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.cli.options import (
     DEFAULT_BOOTSTRAP,
     Bootstrap,
-    Properties,
     parse_bootstrap,
-    parse_pairs,
     read_text,
 )
 
 _NEEDED: Final = ("starlette", "uvicorn", "jinja2", "python_multipart")
 _MOST: Final = 65535
+_OF_A_USER: Final = ("sasl.jaas.config", "sasl.username", "sasl.password")
 # Those with a name and a password; a bearer token would be the console's, not the person's.
 _SIGN_IN: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -71,7 +71,6 @@ def console(
         typer.Option("--registry", metavar="URL", help="Schema registry, to decode messages."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
 ) -> None:
     """Serve a web console of a Kafka cluster until SIGTERM or Ctrl-C.
 
@@ -83,6 +82,7 @@ def console(
       barnabas console
       barnabas console -b kafka:9092 --listen 127.0.0.1:9000 --write
       barnabas console --listen 0.0.0.0:8080 --password-file secret
+      barnabas console --command-config client.properties --write
       barnabas console -X security.protocol=SASL_SSL --sign-in SCRAM-SHA-512
     """
     check_installed()
@@ -97,7 +97,7 @@ def console(
         write=write,
         password=_password(password_file),
         user_header=user_header,
-        properties=_security(parse_pairs(properties, "-X"), sign_in),
+        properties=_security(dict(given_properties()), sign_in),
         sasl_mechanism=sign_in.upper() if sign_in else None,
         audit_log=audit_log,
         data=tuple(data or ()),
@@ -159,9 +159,9 @@ def _security(properties: dict[str, str], sign_in: str | None) -> dict[str, str]
                 f"--sign-in {sign_in}: with security.protocol={protocol} the cluster checks no"
                 " password; set SASL_SSL or SASL_PLAINTEXT"
             )
-        return properties
+        return {key: text for key, text in properties.items() if key not in _OF_A_USER}
     try:
         SecurityContext.of(properties)
     except ConfigError as wrong:
-        raise Misused(f"-X: {wrong}") from None
+        raise Misused(str(wrong)) from None
     return properties

@@ -5,7 +5,9 @@ import logging
 import socket
 from typing import Final
 
+from barnabas.base.clock import SystemClock
 from barnabas.base.errors import ConfigError
+from barnabas.base.randomness import Random
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Listener
 from barnabas.controller.handle.active_controller import ControllerSettings
@@ -20,6 +22,7 @@ from barnabas.server.maintenance.housekeeping import Intervals
 from barnabas.server.maintenance.log_cleaner import CleanerSettings
 from barnabas.server.metrics.metrics_listener import Address, parse_address
 from barnabas.server.network.connection_quotas import Limits
+from barnabas.server.network.listener_security import ListenerSecurities
 
 log = logging.getLogger("barnabas.security")
 
@@ -47,6 +50,12 @@ def check_security(config: BrokerConfig) -> None:
             "sasl.mechanism.inter.broker.protocol must be included in sasl.enabled.mechanisms when"
             f" SASL is used for inter-broker communication; {mechanism} is not"
         )
+
+
+def check_listeners(config: BrokerConfig) -> None:
+    """Raises ConfigError, if the TLS or SASL of a listener cannot be made."""
+    if any(each.protocol != "PLAINTEXT" for each in config.listeners()):
+        ListenerSecurities(config, SystemClock(), Random())
 
 
 def warn_if_open(config: BrokerConfig) -> None:

@@ -1,5 +1,6 @@
 """`barnabas pipeline`: projects of Spark Declarative Pipelines, and ready-made pipelines."""
 
+from barnabas.cli.connecting import with_connection_options
 from barnabas.cli.subcommands import command_group
 from barnabas.spark.archive.archive_command import archive
 from barnabas.spark.audit.audit_command import audit
@@ -27,9 +28,9 @@ app = command_group(
 app.command()(init)
 app.command()(run)
 app.command("list")(list_pipelines)
-app.command()(archive)
-app.command()(table)
-app.command()(replay)
-app.command()(mirror)
-app.command()(audit)
-app.command()(transform)
+app.command()(with_connection_options(archive))
+app.command()(with_connection_options(table))
+app.command()(with_connection_options(replay))
+app.command()(mirror)  # of two clusters, with -X and --to-property
+app.command()(with_connection_options(audit))
+app.command()(with_connection_options(transform))

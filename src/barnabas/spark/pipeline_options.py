@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
+from barnabas.cli.connecting import given_properties
 from barnabas.cli.options import parse_bootstrap, parse_pairs
 from barnabas.spark.session import SparkPlace
 
@@ -61,5 +62,6 @@ def sink_options(options: Mapping[str, str], place: SparkPlace) -> Mapping[str, 
 
 def source_options(bootstrap: str, properties: list[str] | None) -> Mapping[str, str]:
     """The options with which the data source connects to the brokers of the command."""
-    given = {f"kafka.{key}": value for key, value in parse_pairs(properties, "-X").items()}
+    of_client = {**given_properties(), **parse_pairs(properties, "-X")}
+    given = {f"kafka.{key}": value for key, value in of_client.items()}
     return {"kafka.bootstrap.servers": parse_bootstrap(bootstrap), **given}

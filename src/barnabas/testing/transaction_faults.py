@@ -16,6 +16,7 @@ from barnabas.testing.broker_thread import BrokerThread
 from barnabas.testing.misuse import Misuse, NotInTime
 from barnabas.transactions.transaction_state import TransactionState
 from barnabas.wire.apis import ApiKey
+from barnabas.wire.records.batch import read_header
 from barnabas.wire.records.records import Record, build_batch
 
 # Far beyond the producer ids that a cluster gives out in a test.
@@ -46,8 +47,11 @@ def hang(leader: BrokerThread, at: TopicPartition) -> int:
             base_sequence=0,
             transactional=True,
         )
-        appended = replica.append(memoryview(batch), broker.clock.now_ms(), from_client=False)
-        return appended.base_offset
+        now_ms = broker.clock.now_ms()
+        guard = replica.log.producers.verifications.begin(
+            read_header(batch).producer_id, 0, 0, now_ms, is_epoch_bumped=False
+        )
+        return replica.append(memoryview(batch), now_ms, guard=guard).base_offset
 
     return leader.ask(append).result()
 

@@ -11,6 +11,7 @@ from barnabas.transactions.transaction_messages import (
     refused,
 )
 from barnabas.transactions.transaction_metadata import (
+    FENCING_EPOCH,
     LAST_EPOCH,
     NO_EPOCH,
     TransactionMetadata,
@@ -73,7 +74,7 @@ def _decide_epoch(
         producer, last = Producer(metadata.producer_id, current + 1), NO_EPOCH
     elif current == NO_EPOCH or expected.epoch == current:
         producer, last = Producer(metadata.producer_id, current + 1), current
-    elif expected.epoch == metadata.last_producer_epoch:
+    elif expected.epoch == metadata.last_producer_epoch and current < FENCING_EPOCH:
         # The answer was lost, and no other producer came in between.
         producer, last = Producer(metadata.producer_id, current), metadata.last_producer_epoch
     else:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,10 @@ def describe(client: Client, name: str) -> Any:
         ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=(name,)
     ).transaction_states
     return state
+
+
+def is_in(client: Client, name: str, state: str) -> bool:
+    return bool(describe(client, name).transaction_state == state)
 
 
 def states(client: Client, **filters: Any) -> dict[str, str]:
@@ -325,6 +330,27 @@ def test_version_5_returns_the_epoch_to_go_on_with(client: Client) -> None:
         lambda: end(client, "bumped", producer, committed=False), lambda it: it.error_code
     )
     assert (again.error_code, again.producer_epoch) == (ErrorCode.none, 1)
+
+
+def test_a_late_end_hits_a_later_transaction_only_where_they_share_an_epoch(client: Client) -> None:
+    """T20: the hole of Kafka 3.9's protocol, and KIP-890 part 2, which closes it"""
+    create(client, "orders")
+    for version, outcome in ((4, "CompleteCommit"), (5, "Ongoing")):
+        name = f"late-{version}"
+        first = init(client, name)
+        add(client, name, first, {"orders": (0,)})
+        ended = end(client, name, first, version=version)
+        assert ended.error_code is ErrorCode.none
+        second = ended if version == 5 else first
+
+        def begun(name: str = name, producer: Any = second) -> bool:
+            return set(add(client, name, producer, {"orders": (1,)}).values()) == {ErrorCode.none}
+
+        until(begun, "the second transaction")
+        late = end(client, name, first, version=version)
+        fenced = late.error_code is ErrorCode.producer_fenced
+        assert fenced == (version == 5)
+        until(partial(is_in, client, name, outcome), outcome)
 
 
 # -- operators ---------------------------------------------------------------

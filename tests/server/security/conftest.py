@@ -43,6 +43,9 @@ def secure_properties(certificates: Path, ports: Mapping[str, int]) -> dict[str,
     listeners = {name: f"listener.name.{name.lower()}" for name in ports}
     return {
         "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": "1",
+        "group.initial.rebalance.delay.ms": "0",
         "security.inter.broker.protocol": "SASL_SSL",
         "ssl.keystore.location": str(certificates / "broker.pem"),
         "ssl.keystore.type": "PEM",

@@ -41,7 +41,7 @@ def cluster(
         ),
     ] = None,
     secure: Annotated[
-        bool, typer.Option("--secure", help="With TLS, SCRAM and an admin user.")
+        bool, typer.Option("--secure", help="With TLS, SCRAM, ACLs and an admin user.")
     ] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Restart brokers that die.")] = False,
     console: Annotated[
@@ -64,6 +64,7 @@ def cluster(
     Examples:
       barnabas cluster
       barnabas cluster --console                           (then open http://127.0.0.1:8080/)
+      barnabas cluster --secure --data ./secure            (clients need secure/client.properties)
       barnabas cluster --brokers 5 --base-port 19092 --data /var/tmp/five
       barnabas cluster --zookeeper zk1:2181,zk2:2181/barnabas -o num.partitions=6
       kill -9 $(cat barnabas-cluster/broker-1.pid)         (leaders move to other brokers)

@@ -9,14 +9,17 @@ from pathlib import Path
 class ClusterConsole:
     """`barnabas console` for the brokers of a cluster, with changes allowed."""
 
-    def __init__(self, listen: str, directory: Path) -> None:
+    def __init__(self, listen: str, directory: Path, client_properties: Path | None) -> None:
         self._listen = listen
         self._directory = directory
+        self._client_properties = client_properties
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self, bootstrap: str) -> None:
         """Start it; it prints its own `ready ... http://HOST:PORT/` on stdout."""
-        options = ("-b", bootstrap, "--listen", self._listen, "--write")
+        options = ["-b", bootstrap, "--listen", self._listen, "--write"]
+        if self._client_properties is not None:
+            options += ["--command-config", str(self._client_properties)]
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",

@@ -50,7 +50,8 @@ def run_cluster(
             names = ", ".join(left_out)
             _say(f"not starting brokers {names} of an earlier run in {directory.path}")
         security = ClusterSecurity.prepare(directory.path) if secure else None
-        own = None if console is None else ClusterConsole(console, directory.path)
+        admin = None if security is None else security.client_properties
+        own = None if console is None else ClusterConsole(console, directory.path, admin)
         return asyncio.run(
             _run(directory, files, zookeeper, overrides, security, own, restart=restart)
         )

@@ -26,7 +26,8 @@ def registry(
     """Serve a schema registry, for tests and small clusters, with Confluent's REST API.
 
     Schemas are in the topic _schemas, in Confluent's form. Avro, Protobuf and JSON Schema, with
-    compatibility levels. Run one registry for a cluster.
+    compatibility levels. Run one registry for a cluster. Prints `ready ... http://HOST:PORT` on
+    stdout when it serves.
 
     \b
     Examples:
@@ -42,7 +43,7 @@ def registry(
     try:
         with serve(RegistryApi(store), address) as server:
             host, port = server.server_address[:2]
-            print(f"registry: http://{host!s}:{port}", flush=True)
+            print(f"ready registry of {bootstrap} on http://{host!s}:{port}", flush=True)
             server.serve_forever(poll_interval=0.1)
     finally:
         store.close()

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from barnabas.base.errors import ConfigError
 from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.cli.subcommands import command_group
 
@@ -26,6 +25,7 @@ def ca(
     Examples:
       barnabas certs ca --dir ./certs
     """
+    from barnabas.base.errors import ConfigError
     from barnabas.security.certificate_authority import STORE_PASSWORD, CertificateAuthority
 
     try:
@@ -53,6 +53,7 @@ def issue(
       barnabas certs issue broker-0 --host kafka-0.example.org --host 10.0.0.1
       barnabas certs issue alice
     """
+    from barnabas.base.errors import ConfigError
     from barnabas.security.certificate_authority import STORE_PASSWORD, CertificateAuthority
 
     if not name or "/" in name or name.startswith("."):

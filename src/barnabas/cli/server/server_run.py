@@ -22,7 +22,7 @@ from barnabas.config.listeners import Listener
 from barnabas.config.properties import read_properties
 from barnabas.server.compose import start
 from barnabas.server.requests import api_handlers
-from barnabas.server.settings import check_security, metrics_address, warn_if_open
+from barnabas.server.settings import check_listeners, check_security, metrics_address, warn_if_open
 from barnabas.znodes.tree import ZnodeError
 
 log = logging.getLogger("barnabas.server")
@@ -50,6 +50,7 @@ def server(
     properties = gather_properties(config, listen, data, node_id, zookeeper, overrides, metrics)
     broker_config = BrokerConfig.from_properties(properties)
     check_security(broker_config)
+    check_listeners(broker_config)
     metrics_address(broker_config)  # raises ConfigError before anything starts
     _log_to_stderr()
     for warning in broker_config.warnings:

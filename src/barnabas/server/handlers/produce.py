@@ -180,7 +180,7 @@ class Produce:
         if authorizer is None:
             return {}
         topics = dict.fromkeys(batches.topic for batches in request.partitions)
-        if request.transactional_id and not authorizer.authorize(
+        if request.transactional_id is not None and not authorizer.authorize(
             connection,
             Operation.WRITE,
             ResourceType.TRANSACTIONAL_ID,

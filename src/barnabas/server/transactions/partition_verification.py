@@ -80,6 +80,7 @@ class PartitionVerification:
         self._queues: dict[BrokerId, dict[str, _Queued]] = {}
         self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
         self._connections: dict[BrokerId, tuple[AsyncConnection, int]] = {}
+        self._is_closed = False
 
     @property
     def is_enabled(self) -> bool:
@@ -97,6 +98,8 @@ class PartitionVerification:
             await asyncio.sleep(AGAIN_S)
 
     async def close(self) -> None:
+        """What is under way, and all that is asked later, gets an error that passes."""
+        self._is_closed = True
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -114,7 +117,7 @@ class PartitionVerification:
         codes: asyncio.Future[Codes] = asyncio.get_running_loop().create_future()
         queued = _Queued(asked, codes)
         coordinator = self._coordinator(asked.transactional_id)
-        if coordinator is None:
+        if self._is_closed or coordinator is None:
             queued.settle(asked.all(ErrorCode.coordinator_not_available))
             return codes
         queue = self._queues.setdefault(coordinator, {})
@@ -129,7 +132,7 @@ class PartitionVerification:
         if coordinator not in self._tasks:
             task = asyncio.ensure_future(self._drain(coordinator, queue))
             self._tasks[coordinator] = task
-            task.add_done_callback(lambda _: self._on_drained(coordinator, task))
+            task.add_done_callback(self._on_task_ended)
         return codes
 
     def _coordinator(self, transactional_id: str) -> BrokerId | None:
@@ -141,8 +144,7 @@ class PartitionVerification:
             return None
         return partition.leader
 
-    def _on_drained(self, coordinator: BrokerId, task: "asyncio.Task[None]") -> None:
-        del self._tasks[coordinator]
+    def _on_task_ended(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (broken := task.exception()) is not None:
             self._failures.fatal(broken)
 
@@ -150,9 +152,15 @@ class PartitionVerification:
         while queue:
             batch = list(queue.values())
             queue.clear()
-            codes = await self._send(coordinator, [queued.asked for queued in batch])
-            for queued, result in zip(batch, codes, strict=True):
-                queued.settle(result)
+            codes = [queued.asked.all(ErrorCode.network_exception) for queued in batch]
+            try:
+                codes = await self._send(coordinator, [queued.asked for queued in batch])
+            finally:
+                # Also when the broker shuts down: each request waits for its answer.
+                for queued, result in zip(batch, codes, strict=True):
+                    queued.settle(result)
+        # Before anything else runs: what is queued from now on needs another task.
+        del self._tasks[coordinator]
 
     # -- requests ------------------------------------------------------------
 

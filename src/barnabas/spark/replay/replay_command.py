@@ -100,7 +100,7 @@ def replay(
     read: ReadFiles = read_files
     if from_table is not None:
         table = folder = ReplayedTable(from_table)
-        read = lambda spark, _, files: table.rows(spark, files)  # noqa: E731
+        read = table.rows
     else:
         folder = ArchiveDirectory(source or "")
     manifest = folder.load(must_exist=True)

@@ -50,8 +50,10 @@ class ReplayedTable(ArchiveDirectory):
         files = tuple(_archived(file, name, partitions) for file in self._files.values())
         return Manifest(state.sequence, {name: topic}, files)
 
-    def rows(self, spark: "SparkSession", files: Iterable[ArchivedFile]) -> "DataFrame":
-        """The records in these files. Decoded values are JSON again."""
+    def rows(
+        self, spark: "SparkSession", folder: ArchiveDirectory, files: Iterable[ArchivedFile]
+    ) -> "DataFrame":
+        """The records in these files of this table. Decoded values are JSON again."""
         from pyspark.sql.types import StructType
 
         definition = self._snapshot.state.definition

@@ -1,0 +1,51 @@
+"""Questions to coordinators of transactions: each is answered, also when the broker stops."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from barnabas.base.errors import ErrorCode
+from barnabas.base.failures import FailureChannel
+from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.server.transactions.partition_verification import Asked, PartitionVerification
+from barnabas.server.transactions.transaction_topic import TRANSACTION_TOPIC
+from tests.server.test_marker_channels import DirectPeers, cluster
+
+AT = TopicPartition("t", 0)
+
+
+def verification(port: int) -> PartitionVerification:
+    """Of broker 1; broker 0, at this port, coordinates all transactional ids."""
+    metadata = cluster({0: port}, {TopicPartition(TRANSACTION_TOPIC, 0): 0})
+    config = BrokerConfig.from_properties({"listeners": "PLAINTEXT://127.0.0.1:0"})
+    configs: Any = SimpleNamespace(broker=config)
+    peers: Any = DirectPeers()
+    failures = FailureChannel(asyncio.get_running_loop())
+    return PartitionVerification(BrokerId(1), configs, metadata, peers, failures)
+
+
+def test_a_broker_that_stops_does_not_wait_for_a_coordinator_that_is_silent() -> None:
+    async def scenario() -> None:
+        asked, ended = asyncio.Event(), asyncio.Event()
+
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readexactly(4)
+            asked.set()
+            await ended.wait()
+            writer.close()
+
+        server = await asyncio.start_server(silent, "127.0.0.1", 0)
+        verifying = verification(server.sockets[0].getsockname()[1])
+        async with asyncio.timeout(10):
+            sent = asyncio.ensure_future(verifying.ask(Asked("sent", 1, 0, (AT,))))
+            await asked.wait()
+            queued = asyncio.ensure_future(verifying.ask(Asked("queued", 2, 0, (AT,))))
+            await asyncio.sleep(0)
+            await verifying.close()
+            assert await sent == {AT: ErrorCode.network_exception}
+            assert await queued == {AT: ErrorCode.network_exception}
+        ended.set()
+        server.close()
+
+    asyncio.run(scenario())
