@@ -67,7 +67,8 @@ def running_console(
         console.close()
 
 
-@pytest.fixture(scope="session")
+# Playwright's loop runs as long as the browser does: no other test could run a loop meanwhile.
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
     with running_chromium() as browser:
         yield browser

@@ -13,7 +13,7 @@ from barnabas.spark.user_errors import SparkFailure, WrongOption
 PLAIN = {
     "kafka.security.protocol": "SASL_PLAINTEXT",
     "kafka.sasl.mechanism": "PLAIN",
-    "kafka.sasl.jaas.config": 'required username="ann" password="s3c";',
+    "kafka.sasl.jaas.config": 'a.PlainLoginModule required username="ann" password="s3c";',
 }
 
 

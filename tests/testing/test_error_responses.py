@@ -51,6 +51,8 @@ PLACES: dict[ApiKey, tuple[Any, str]] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (of(topics=(BY_PARTITION,)), "topics.partitions"),
     ApiKey.DELETE_RECORDS: (of(topics=(BY_PARTITION,)), "topics.partitions"),
     ApiKey.OFFSET_COMMIT: (of(group_id="g", topics=(BY_PARTITION,)), "topics.partitions"),
+    ApiKey.TXN_OFFSET_COMMIT: (of(group_id="g", topics=(BY_PARTITION,)), "topics.partitions"),
+    ApiKey.DESCRIBE_TRANSACTIONS: (of(transactional_ids=("t",)), "transaction_states"),
     ApiKey.CREATE_TOPICS: (of(topics=(of(name="t"),)), "topics"),
     ApiKey.CREATE_PARTITIONS: (of(topics=(of(name="t"),)), "results"),
     ApiKey.DELETE_TOPICS: (of(topics=(of(name="t"),), topic_names=("t",)), "responses"),

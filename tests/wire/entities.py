@@ -51,6 +51,7 @@ _PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
     "uint16": _unsigned(16),
     "uint32": _unsigned(32),
     "uint64": _unsigned(64),
+    "float64": st.floats(allow_nan=False),
     "string": st.text(st.characters(exclude_categories=["Cs"]), max_size=150),
     "bytes": st.binary(max_size=150),
     "records": st.binary(max_size=150),
