@@ -45,9 +45,11 @@ class CountingDisk(RealDisk):
         self.writes[path] += 1
         super().end_with(path, position, data)
 
-    def replace(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
+    def replace(
+        self, path: str, data: bytes, /, *, sync: bool = True, private: bool = False
+    ) -> None:
         self.writes[path] += 1
-        super().replace(path, data, sync=sync)
+        super().replace(path, data, sync=sync, private=private)
 
     def load(self, path: str, /) -> bytes | None:
         self.calls["load"] += 1

@@ -34,8 +34,10 @@ class UnsyncedDisk(RealDisk):
     def sync(self, path: str = "", /) -> None:
         pass
 
-    def replace(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
-        super().replace(path, data, sync=False)
+    def replace(
+        self, path: str, data: bytes, /, *, sync: bool = True, private: bool = False
+    ) -> None:
+        super().replace(path, data, sync=False, private=private)
 
 
 @dataclass(frozen=True)

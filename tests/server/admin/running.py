@@ -30,8 +30,10 @@ def until(
 class HastyDisk(RealDisk):
     """A real log directory without fsyncs: no test here cuts the power."""
 
-    def replace(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
-        super().replace(path, data, sync=False)
+    def replace(
+        self, path: str, data: bytes, /, *, sync: bool = True, private: bool = False
+    ) -> None:
+        super().replace(path, data, sync=False, private=private)
 
     def sync(self, path: str = "", /) -> None:
         pass
