@@ -98,14 +98,20 @@
   addEventListener("pagehide", hush);
 
   // -- keys ---------------------------------------------------------------------
-  let selected = -1;
+  let selected = -1, chosen = null; // the row, and its link: rows may be replaced meanwhile
+  const linkOf = (row) => row && row.querySelector("a")?.getAttribute("href");
   const rows = () => all("tbody tr[data-row]");
   function select(index) {
     const found = rows();
     found.forEach((row) => row.classList.remove("at"));
     selected = Math.max(0, Math.min(index, found.length - 1));
     const row = found[selected];
+    chosen = linkOf(row);
     if (row) { row.classList.add("at"); row.scrollIntoView({ block: "nearest" }); } else selected = -1;
+  }
+  function selectAgain() {
+    const index = chosen ? rows().findIndex((row) => linkOf(row) === chosen) : -1;
+    if (index < 0) { selected = -1; chosen = null; } else select(index);
   }
   function toggle(row) {
     const detail = document.getElementById(row.dataset.open);
@@ -129,7 +135,7 @@
   // -- start --------------------------------------------------------------------
   function enhance(within) { localTimes(within); drawCharts(within); document.dispatchEvent(new CustomEvent("console:shown", { detail: within })); }
   document.addEventListener("console:rows", () => localTimes(document));
-  document.addEventListener("htmx:afterSwap", (event) => { selected = -1; enhance(document); if (event.detail.target?.id === "live") { hush(); listen(); } });
+  document.addEventListener("htmx:afterSwap", (event) => { selectAgain(); enhance(document); if (event.detail.target?.id === "live") { hush(); listen(); } });
   document.addEventListener("DOMContentLoaded", () => { enhance(document); listen(); });
   document.addEventListener("htmx:historyRestore", () => { hush(); listen(); });
 })();
