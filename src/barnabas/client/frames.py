@@ -50,7 +50,7 @@ def sized(frame: bytearray) -> bytes:
 
 
 def _is_foreign(size: int) -> bool:
-    """Whether the first word is that of a TLS record or of HTTP, not the size of a response."""
+    """True if the first word is that of a TLS record or of HTTP, not the size of a response."""
     return (size >> 24 in _TLS_TYPES and (size >> 8) & 0xFFFF in _TLS_VERSIONS) or size == _HTTP
 
 

@@ -30,7 +30,7 @@ class CoordinatorTopic:
     codec: Codec
     load_buffer_size: Callable[[], int]
     commit_timeout_ms: Callable[[], int]
-    # Whether records wait for their commit before they are replayed, and loading for its end.
+    # If true, records are replayed when they are committed, and loading ends when all of them are.
     replays_when_committed: bool = False
     # Of an append, as clients see them.
     errors: Mapping[ErrorCode, ErrorCode] = field(default_factory=lambda: APPEND_ERRORS)

@@ -37,7 +37,7 @@ class GroupBytes:
         self._at_most += shard.held_bytes()
 
     def grow(self, size: int, now_ms: float) -> bool:
-        """Whether members may take `size` bytes more; from then on they are counted."""
+        """Return True if members may take `size` bytes more; from then on they are counted."""
         if size <= 0:
             return True
         if self._at_most + size > self._limit and now_ms - self._counted_at_ms >= COUNT_AGAIN_MS:

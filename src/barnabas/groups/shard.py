@@ -129,7 +129,7 @@ class GroupCoordinatorShard:
         return ErrorCode.none
 
     def _has_bytes(self, group: ShardGroup | None, member_id: str, size: int, now: Now) -> bool:
-        """Whether the broker may hold `size` bytes of a member, in place of those it has."""
+        """Return True if the broker may hold `size` bytes of a member, in place of those it has."""
         member = None if group is None else group.members.get(member_id)
         before = 0 if member is None else member.size
         if self._bytes.grow(size - before, now.loop_ms):

@@ -223,7 +223,7 @@ class Logs:
 
     @property
     def are_offline(self) -> bool:
-        """Whether every log directory has failed."""
+        """True if every log directory has failed."""
         return len(self.offline) == len(self.log_dirs)
 
     def on_failed(self, fault: DiskFault) -> list[TopicPartition]:

@@ -7,7 +7,7 @@ WARNING: Final = "warning"  # something may be meant so
 
 
 class Finding(NamedTuple):
-    """What one check found; `check` names the check in scripts."""
+    """The finding of one check; `check` names the check in scripts."""
 
     level: str
     check: str

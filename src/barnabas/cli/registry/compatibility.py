@@ -43,7 +43,7 @@ def _parse(schema: Schema) -> None:
 
 
 def _invalid() -> tuple[type[Exception], ...]:
-    """What the parsers of the schema types raise for an invalid one."""
+    """The exceptions that the parsers of the schema types raise for an invalid schema."""
     return (
         ValueError,
         LookupError,

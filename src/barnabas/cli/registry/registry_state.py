@@ -100,7 +100,7 @@ def _text(content: Mapping[str, Any]) -> str:
 
 @dataclass
 class RegistryState:
-    """What the records so far say."""
+    """The schemas of the records so far."""
 
     subjects: dict[str, dict[int, Version]] = field(default_factory=dict)
     levels: dict[str | None, str] = field(default_factory=dict)

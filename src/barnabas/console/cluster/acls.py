@@ -55,7 +55,7 @@ class Acl(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Whether it is allowed, and the sentence that says why."""
+    """The decision, and the sentence that explains it."""
 
     is_allowed: bool
     why: str
