@@ -39,7 +39,11 @@ class BrokerProcess:
         zookeeper: str | None = None,
         prelude: str = "",
     ) -> None:
-        """`prelude` is code that the process runs before the broker."""
+        """`prelude` is code that the process runs before the broker.
+
+        `python` may be set to the interpreter of an environment that has another release.
+        """
+        self.python = sys.executable
         self.folder = folder
         self.node_id = node_id
         self._zookeeper = zookeeper
@@ -158,7 +162,7 @@ class BrokerProcess:
             options += ["--override", override]
         with self._stderr.open("ab") as stderr:
             return subprocess.Popen(
-                [sys.executable, "-c", self._prelude + _LAUNCH, "server", *options],
+                [self.python, "-c", self._prelude + _LAUNCH, "server", *options],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
