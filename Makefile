@@ -121,8 +121,9 @@ dist: $(RELEASE_STAMP) ## sdist, compiled wheel and pure wheel in dist/, checked
 dist-test: venv dist ## installs each of dist/ where there is no compiler, and uses it
 	BARNABAS_DIST=$(abspath $(DIST)) $(BIN)/python -m pytest -m long tests/release/test_dist.py
 
-docs: $(RELEASE_STAMP) ## the documentation as a site, in site/; a link without a target fails
-	NO_MKDOCS_2_WARNING=1 $(RELEASE)/bin/mkdocs build --strict --site-dir site
+docs: venv $(RELEASE_STAMP) ## the documentation as a site, in site/; a link without a target fails
+	mkdir -p build && COLUMNS=100 $(BIN)/python -m barnabas.cli.option_docs > build/options.md
+	$(RELEASE)/bin/python .ci/docs_site.py
 
 clean:          ## remove what the targets made
 	rm -rf .venv .venv-* dist site .pytest_cache .mypy_cache .ruff_cache

@@ -103,7 +103,7 @@ def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setattr("barnabas.demo.demo_command.find_spec", lambda name: None)
     ended = barnabas("demo")
     assert (ended.code, ended.err.count("\n")) == (1, 1)
-    assert "pip install '.[spark]'" in ended.err
+    assert "pip install 'barnabas[spark]'" in ended.err
 
 
 def test_keep_refuses_a_directory_that_is_not_empty(tmp_path: Path) -> None:

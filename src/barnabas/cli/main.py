@@ -41,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
         package = (missing.name or "barnabas").partition(".")[0]
         if package == "barnabas":
             raise
-        _complain(f"{package} is not installed; in a clone of Barnabas, run pip install '.[all]'")
+        _complain(f"{package} is not installed: run pip install 'barnabas[all]'")
         return FAILED
 
 

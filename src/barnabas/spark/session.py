@@ -106,7 +106,7 @@ def _check(place: SparkPlace) -> None:
         import pyspark.sql  # noqa: F401 - only to check that it is installed
     except ModuleNotFoundError:
         raise CommandFailed(
-            "pipelines need PySpark; run pip install '.[spark]' in the clone of Barnabas"
+            "pipelines need PySpark: run pip install 'barnabas[spark]'"
         ) from None
     if place.remote is None and "JAVA_HOME" not in os.environ and shutil.which("java") is None:
         raise CommandFailed(

@@ -22,7 +22,7 @@ def check_valid(schema: Schema) -> None:
     try:
         invalid = _invalid()
     except ModuleNotFoundError as error:
-        what = f"{error.name} is not installed; run pip install '.[spark]'"
+        what = f"{error.name} is not installed: run pip install 'barnabas[spark]'"
         raise RegistryError(50001, what) from None
     try:
         _parse(schema)

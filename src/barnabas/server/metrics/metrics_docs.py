@@ -55,7 +55,7 @@ groups:
 
 The time that the slowest hundredth of Produce requests waits for the other replicas, in seconds:
 
-```
+```promql
 histogram_quantile(0.99, sum by (le) (
   rate(barnabas_request_seconds_bucket{api="Produce",phase="remote"}[1m])
 ))

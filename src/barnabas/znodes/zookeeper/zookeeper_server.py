@@ -215,6 +215,6 @@ def _jars(patterns: Sequence[str]) -> list[str]:
     if not found or not all(found):
         raise ConfigError(
             "a ZooKeeper server needs the jars of PySpark:"
-            ' install the extra "spark" (pip install pyspark)'
+            ' run pip install "barnabas[spark]"'
         )
     return [str(versions[-1]) for versions in found]

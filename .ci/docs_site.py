@@ -1,0 +1,71 @@
+"""Builds the documentation as a site: `make docs`.
+
+The pages are those that GitHub shows, with three differences. A link to a source file leads to the
+repository, whose name GitHub's workflow has in GITHUB_REPOSITORY; elsewhere only its text is left.
+The navigation has every decision. The reference has a page with the help of every command.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+DOCS = Path("docs")
+BUILD = Path("build/docs")
+SITE = Path("site")
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(((?:\.\./)+[^)\s#]+|[^)\s:#]+/?)(#[^)\s]*)?\)")
+# Documents outside of docs/ that are pages of the site.
+PAGES = {Path("CHANGELOG.md"): "changelog.md", Path("CONTRIBUTING.md"): "contributing.md"}
+
+
+def main() -> int:
+    shutil.rmtree(BUILD, ignore_errors=True)
+    shutil.copytree(DOCS, BUILD / "docs")
+    for page in DOCS.rglob("*.md"):
+        text = page.read_text()
+        to = BUILD / "docs" / page.relative_to(DOCS)
+        to.write_text(LINK.sub(lambda link, here=page: linked(link, here), text))
+    for page, name in PAGES.items():
+        text = LINK.sub(lambda link, here=page: linked(link, here), page.read_text())
+        (BUILD / "docs" / name).write_text(text)
+    shutil.copy("build/options.md", BUILD / "docs")
+    config = BUILD / "mkdocs.yml"
+    config.write_text(with_decisions(Path("mkdocs.yml").read_text()))
+    zensical = Path(sys.executable).with_name("zensical")
+    built = subprocess.run([zensical, "build", "--strict", "-f", config]).returncode
+    if built == 0:
+        shutil.rmtree(SITE, ignore_errors=True)
+        shutil.move(BUILD / "site", SITE)
+    return built
+
+
+def with_decisions(config: str) -> str:
+    """The configuration, with every decision where it has one entry for all."""
+    pages = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.glob("decisions/*.md"))
+    entries = "".join(f"      - {page}\n" for page in pages)
+    return config.replace("  - Decisions: []\n", f"  - Decisions:\n{entries}")
+
+
+def linked(link: re.Match[str], page: Path) -> str:
+    """A link of `page` as it is on the site."""
+    is_image, text, target, anchor = link.groups()
+    path = Path(os.path.normpath(page.parent / target))
+    if path in PAGES:
+        name = os.path.relpath(DOCS / PAGES[path], page.parent if page not in PAGES else DOCS)
+        return f"[{text}]({name}{anchor or ''})"
+    if path.is_relative_to(DOCS) and path.is_file():
+        name = os.path.relpath(path, page.parent if page not in PAGES else DOCS)
+        return f"{is_image}[{text}]({name}{anchor or ''})"
+    if not path.exists():
+        return link[0]  # Zensical reports it
+    repository = os.environ.get("GITHUB_REPOSITORY")
+    if repository is None:
+        return text
+    kind = "raw" if is_image else "tree" if path.is_dir() else "blob"
+    return f"{is_image}[{text}](https://github.com/{repository}/{kind}/main/{path})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
