@@ -1,17 +1,20 @@
 """`barnabas doctor` on real clusters in bad states, and on bad machines."""
 
 import json
+import re
 import resource
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.base.clock import SystemClock
 from barnabas.cli.client import ClusterClients
+from barnabas.cli.doctor import broker_checks, machine_checks
 from barnabas.cli.doctor.broker_checks import check_clocks
 from barnabas.cli.doctor.cluster_checks import Part, check_controller, check_leaders, check_min_isr
 from barnabas.cli.doctor.machine_checks import check_descriptors, check_log_dir, decide_space
@@ -129,6 +132,36 @@ def test_a_record_of_a_clock_that_is_ahead_is_noticed(cluster: Cluster) -> None:
     assert not list(check_clocks(client, metadata.topics, now_ms + MS_PER_MINUTE, ["orders"]))
 
 
+def test_the_clock_of_a_broker_that_is_ahead_is_noticed(cluster: Cluster) -> None:
+    """The record of __consumer_offsets has the broker's time; this machine's is behind it."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "clocks"})
+    consumer.commit(offsets=[TopicPartition("orders", 0, 0)], asynchronous=False)
+    consumer.close()
+    client, metadata = ClusterClients(cluster.bootstrap_servers, None).admin()
+    behind_ms = SystemClock().now_ms() - 10 * MS_PER_MINUTE
+    found = list(check_clocks(client, metadata.topics, behind_ms))
+    assert found
+    assert all("ahead of this machine's" in each.what for each in found)
+    assert all("NTP" in each.todo for each in found)
+    assert not list(check_clocks(client, metadata.topics, SystemClock().now_ms()))
+
+
+def test_a_transaction_that_nobody_will_end_is_found_and_its_remedy_ends_it(
+    offline: Barnabas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Cluster(1) as hung:
+        hung.create_topic("payments")
+        hung.hang_transaction("payments")
+        monkeypatch.setattr(broker_checks, "_LONGEST_TRANSACTION_MINUTES", 0)
+        until(lambda: "transactions" in checked(offline, "-b", hung.bootstrap_servers)[1])
+        code, found = checked(offline, "-b", hung.bootstrap_servers)
+        assert code == 1
+        assert "payments-0" in found["transactions"]["what"]
+        (remedy,) = re.findall(r"`barnabas ([^`]+)`", found["transactions"]["todo"])
+        assert offline(*remedy.split(), "-b", hung.bootstrap_servers).code == 0
+        until(lambda: "transactions" not in checked(offline, "-b", hung.bootstrap_servers)[1])
+
+
 def test_an_address_without_a_broker_is_a_problem(offline: Barnabas) -> None:
     code, found = checked(offline, "-b", "127.0.0.1:1")
     assert code == 1
@@ -183,6 +216,17 @@ def test_a_low_limit_of_descriptors_is_a_warning() -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert "may open 1024 files" in found.what
+
+
+def test_a_default_port_that_is_taken_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        monkeypatch.setattr(machine_checks, "_DEFAULT_PORT", taken.getsockname()[1])
+        (found,) = machine_checks.check_default_port()
+    assert "is not free" in found.what
+    assert "--listen HOST:PORT" in found.todo
+    assert not list(machine_checks.check_default_port())
 
 
 def test_a_log_directory_of_a_newer_release_is_a_problem(tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 import configparser
 import json
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +116,41 @@ def test_the_image_runs_the_command_that_is_installed() -> None:
     command, *rest = json.loads(options)
     assert (command, set(rest[::2]) <= set(OPTIONS)) == ("server", True)
     assert 'ENTRYPOINT ["barnabas"]' in text
-    assert "USER barnabas" in text
+    assert "USER 1000" in text
+
+
+def tool(name: str, how: str) -> str:
+    """The path of a linter: on the PATH, or among the tools of a release."""
+    here = [str(path) for path in ROOT.glob(".venv-release*/bin")]
+    found = shutil.which(name) or shutil.which(name, path=":".join(here))
+    if found is None:
+        pytest.skip(f"{name} is not installed: {how}")
+    return found
+
+
+def linted(*command: str | Path) -> None:
+    ran = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_the_alerts_pass_promtool() -> None:
+    promtool = tool("promtool", "apt-get install prometheus")
+    linted(promtool, "check", "rules", DEPLOY / "barnabas.rules.yml")
+
+
+def test_the_image_passes_hadolint() -> None:
+    linted(tool("hadolint", "make dist installs it on Linux"), DEPLOY / "Dockerfile")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="systemd is Linux's")
+def test_the_unit_passes_systemd_analyze(tmp_path: Path) -> None:
+    """The program that the unit starts is replaced: it is not installed here."""
+    analyze = tool("systemd-analyze", "apt-get install systemd")
+    unit = (
+        (DEPLOY / "barnabas.service").read_text().replace("/opt/barnabas/bin/barnabas", "/bin/true")
+    )
+    (tmp_path / "barnabas.service").write_text(unit.replace("User=barnabas\n", ""))
+    linted(analyze, "verify", tmp_path / "barnabas.service")
 
 
 def test_the_page_for_operators_names_every_file() -> None:

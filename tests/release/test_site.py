@@ -27,7 +27,7 @@ _Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
 
 
 def navigation() -> dict[str, list[str]]:
-    config: dict[str, Any] = yaml.load(document("mkdocs.yml"), _Loader)  # noqa: S506
+    config: dict[str, Any] = yaml.load(document("mkdocs.yml"), _Loader)
     parts: dict[str, Any] = {name: of for part in config["nav"] for name, of in part.items()}
     return {
         name: [page for entry in of for page in entry.values()] if isinstance(of, list) else [of]

@@ -1,6 +1,8 @@
 """GitHub's workflows: they run targets of the Makefile, on the platforms that the package names."""
 
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,23 @@ def test_the_workflow_of_ci_runs_what_the_script_runs() -> None:
     run = re.findall(r"^make \S+", document(".ci/run"), re.MULTILINE)
     steps = jobs(ROOT / ".github/workflows/ci.yml")["test"]["steps"]
     assert [step["run"] for step in steps if "run" in step] == run
+
+
+@pytest.mark.skipif(
+    shutil.which("actionlint") is None,
+    reason="actionlint is not installed: go install github.com/rhysd/actionlint/cmd/actionlint",
+)
+def test_the_workflows_pass_actionlint() -> None:
+    command = ["actionlint", "-shellcheck=", "-pyflakes=", *map(str, WORKFLOWS)]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@each_workflow
+def test_a_workflow_runs_only_targets_of_the_makefile(path: Path) -> None:
+    """One exception: the check that a tag is the version of the package."""
+    own = [line for line in commands(path) if not line.startswith("grep -qx ")]
+    assert all(re.fullmatch(r"make [\w-]+", line) for line in own), own
 
 
 def test_ci_has_every_python_and_system_that_the_package_names() -> None:

@@ -1,0 +1,84 @@
+"""The programs of docs/quickstart.md and docs/spark.md run, and so do the commands of a backup."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.commands import barnabas
+from tests.spark.conftest import create_topic, produce, started
+from tests.support.broker import BrokerProcess
+from tests.support.documents import blocks, document
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+
+
+def here(text: str, broker: BrokerProcess, topic: str, folder: Path) -> str:
+    """A block for this broker, with the test's own topic and directory."""
+    local = text.replace("127.0.0.1:9092", broker.bootstrap).replace(
+        "/data/checkpoints", f"{folder}"
+    )
+    return re.sub(r"(?<=[\"'])orders(?=[\"'])", topic, local)
+
+
+def test_the_spark_job_of_the_quick_start_shows_what_was_sent(
+    served: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    (program,) = re.findall(
+        r"^```python title=revenue.py\n(.*?)^```$", document("docs/quickstart.md"), re.M | re.S
+    )
+    create_topic(served.bootstrap, topic)
+    produce(served.bootstrap, topic, [{"value": b'{"id": 1, "cents": 250}'}])
+    ran = subprocess.run(
+        [sys.executable, "-c", here(program, served, topic, tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert re.search(r"\| *1\| *250\|", ran.stdout), ran.stdout
+
+
+def test_the_programs_and_queries_of_the_page_on_spark_run(
+    spark: SparkSession, served: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    create_topic(served.bootstrap, topic)
+    produce(served.bootstrap, topic, [{"value": b"1"}])
+    page = document("docs/spark.md")
+    read, pushdown, write = (here(each, served, topic, tmp_path) for each in blocks(page, "python"))
+    names: dict[str, Any] = {"spark": spark}
+    exec(pushdown, names)
+    exec(read, names)
+    assert started(names["orders"].count) == 1
+    names["df"] = spark.createDataFrame([(7, 2.5)], "id INT, cents DOUBLE")
+    names["stream"] = spark.readStream.format("rate").load().selectExpr("cast(value AS STRING)")
+    exec(write, names)
+    for query in spark.streams.active:
+        query.stop()
+    (queries,) = blocks(page, "sql")
+    statements = [
+        each for each in here(queries, served, topic, tmp_path).split(";") if each.strip()
+    ]
+    counted = [started(spark.sql(each).collect) for each in statements]
+    assert all(row["count(1)"] >= 2 for row in (counted[1][0], counted[3][0]))
+
+
+def test_a_topic_comes_back_from_its_backup(
+    served: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    """The commands of docs/backup.md, one after the other."""
+    create_topic(served.bootstrap, topic, partitions=3)
+    produce(served.bootstrap, topic, [{"value": b"%d" % n, "partition": n % 3} for n in range(9)])
+    for line in "".join(blocks(document("docs/backup.md"), "sh")).splitlines():
+        words = line.replace("./backup", f"{tmp_path}/backup").split()[1:]
+        words = [re.sub(r"^orders", topic, word) for word in words]
+        words = [str(served.data) if word == "./barnabas-data" else word for word in words]
+        connect = () if words[:2] == ["pipeline", "audit"] else ("-b", served.bootstrap)
+        ended = barnabas(*words, *connect)
+        assert ended.code == 0, (line, ended)
+    ended = barnabas("consume", f"{topic}-restored", "-b", served.bootstrap)
+    assert sorted(ended.out.split()) == sorted(str(n) for n in range(9))
