@@ -30,6 +30,8 @@ def start_query(spark: "SparkSession", bootstrap: str, checkpoint: Path) -> Stre
     from pyspark.sql.functions import count as counted
     from pyspark.sql.functions import sum as added
 
+    # Spark looks up formats in the active session of the thread; this makes it this one.
+    spark.createDataFrame([], "unused INT")
     servers = {"kafka.bootstrap.servers": bootstrap}
     messages = (
         spark.readStream.format("barnabas")

@@ -14,8 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-# A JVM that does not know the options ignores them, and -Xlog:disable silences what it would print
-# on stdout: that an archive is of another JVM or class path, for which it then loads classes itself.
+# A JVM that does not know the options ignores them. One whose version or class path differs from
+# the archive's loads classes itself; -Xlog:disable keeps it from printing that to stdout.
 _ALWAYS: Final = "-XX:+IgnoreUnrecognizedVMOptions -Xshare:auto -Xlog:disable"
 
 
