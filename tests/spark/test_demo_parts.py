@@ -205,7 +205,7 @@ def test_the_report_holds_all_plots_the_table_and_the_proof(tmp_path: Path, ledg
     table, freshness = table_of(ledger, []), Freshness(ledger.sent_s)
     freshness.note(400, 42.0)
     claims = decide_claims(ledger, logged(ledger), table.revenue, table.revenue)
-    events = Events(1, frozenset({0}), 10.0, 20.0, 25.0, [(1.0, 9, 2)])
+    events = Events(1, frozenset({0}), 10.0, 20.0, 25.0, [(1.0, 9, 2), (45.0, 400, 400)])
     path = tmp_path / "new" / "report.html"
     write_report(path, ledger, events, freshness, claims, table)
     text = path.read_text()

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from barnabas.demo.demo_pipeline import REVENUE
 from barnabas.demo.shop import OPENING
 
-_PARTS_PER_S: Final = 10
+_PARTS_PER_S: Final = 100
 _POLL_S: Final = 0.1
 _CONSUMER: Final = {
     "group.id": "demo-results",
@@ -28,24 +28,24 @@ class Freshness:
         self.counted = 0
         self.longest_s = 0.0
         self._sent_s = sent_s  # of every acknowledged order; grows
-        self._tenths: Counter[int] = Counter()
+        self._parts: Counter[int] = Counter()
 
     def note(self, counted: int, now_s: float) -> None:
         """The results count so many orders now."""
         for number in range(self.counted, min(counted, len(self._sent_s))):
             took_s = max(0.0, now_s - self._sent_s[number])
             self.longest_s = max(self.longest_s, took_s)
-            self._tenths[int(took_s * _PARTS_PER_S)] += 1
+            self._parts[int(took_s * _PARTS_PER_S)] += 1
             self.counted = number + 1
 
     @property
     def median_s(self) -> float:
-        """The median to a tenth of a second; 0 without any result."""
+        """The median to a hundredth of a second; 0 without any result."""
         passed = 0
-        for tenth, orders in sorted(self._tenths.copy().items()):
+        for part, orders in sorted(self._parts.copy().items()):
             passed += orders
             if 2 * passed >= self.counted:
-                return (tenth + 0.5) / _PARTS_PER_S
+                return part / _PARTS_PER_S
         return 0.0
 
     def __str__(self) -> str:

@@ -16,6 +16,7 @@ from typing import Final
 
 # A JVM that does not know the options ignores them. One whose version or class path differs from
 # the archive's loads classes itself; -Xlog:disable keeps it from printing that to stdout.
+WRITES_ARCHIVE: Final = "-XX:ArchiveClassesAtExit"
 _ALWAYS: Final = "-XX:+IgnoreUnrecognizedVMOptions -Xshare:auto -Xlog:disable"
 
 
@@ -31,7 +32,7 @@ def class_archive() -> Iterator[str]:
         archive.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=archive.parent, prefix="building-") as directory:
             written = Path(directory) / archive.name
-            yield f"{_ALWAYS} -XX:ArchiveClassesAtExit={written}"
+            yield f"{_ALWAYS} {WRITES_ARCHIVE}={written}"
             with suppress(FileNotFoundError):
                 os.replace(written, archive)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.base.ports import free_port
 from barnabas.base.randomness import Random
 from barnabas.cli.exit_codes import CommandFailed, Misused
-from barnabas.spark.class_archive import class_archive
+from barnabas.spark.class_archive import WRITES_ARCHIVE, class_archive
 from barnabas.spark.spark_errors import (
     SparkCommandFailed,
     explain,
@@ -37,6 +37,7 @@ _CONNECT: Final = "SPARK_CONNECT_MODE_ENABLED"
 _LOG: Final = "spark.log"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _ENDED_WITHIN_S: Final = 60.0
+_ARCHIVED_WITHIN_S: Final = 300.0  # seconds, but on a busy machine minutes
 
 _SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
@@ -74,14 +75,13 @@ def spark_session(
     _check(place)
     quiet_python()
     if not connect and (active := _active()) is not None:
-        yield active
+        with spark_failures():
+            yield active
         return
     directory, keep_log = Path(tempfile.mkdtemp(prefix="barnabas-spark-")), False
     try:
         # A command names what it was doing; no other error of Spark gets out with its stack.
-        with _opened(name, place, connect, directory) as session, spark_failures():
-            if topics and place.is_embedded and not connect:
-                _find_format(session)
+        with _opened(name, place, connect, topics, directory) as session, spark_failures():
             yield session
     except SparkCommandFailed as failure:
         keep_log = True
@@ -134,17 +134,22 @@ def _active() -> "SparkSession | None":
 
 @contextmanager
 def _opened(
-    name: str, place: SparkPlace, connect: bool, directory: Path
+    name: str, place: SparkPlace, connect: bool, topics: bool, directory: Path
 ) -> "Iterator[SparkSession]":
     if place.remote is not None:
         with _connected(place.remote, {**_runtime(_SETTINGS), **place.settings}) as session:
             yield session
         return
     port = free_port() if connect else None
-    with class_archive() if place.is_embedded else nullcontext("") as java_options, _driver():
+    with (
+        class_archive() if place.is_embedded else nullcontext("") as java_options,
+        _driver(is_archiving=WRITES_ARCHIVE in java_options),
+    ):
         classic = _start(name, place, port, directory, java_options)
         try:
             if port is None:
+                if topics and place.is_embedded:
+                    _find_format(classic)
                 yield classic
             else:
                 with _connected(f"sc://localhost:{port}", {}) as session:
@@ -156,7 +161,7 @@ def _opened(
 
 
 @contextmanager
-def _driver() -> Iterator[None]:
+def _driver(*, is_archiving: bool) -> Iterator[None]:
     """End the JVM that is started inside, so that its temporary files are removed too.
 
     PySpark alone would let it outlive this process. A JVM that ran before is left running.
@@ -170,15 +175,19 @@ def _driver() -> Iterator[None]:
         gateway: Any = SparkContext._gateway
         if is_ours and gateway is not None and gateway.proc is not None:
             SparkContext._gateway = SparkContext._jvm = None
-            _end(gateway.proc)
+            if is_archiving:
+                with show_status("archiving Spark's classes for faster starts"):
+                    _end(gateway.proc, _ARCHIVED_WITHIN_S)
+            else:
+                _end(gateway.proc, _ENDED_WITHIN_S)
             with suppress(*spark_errors(), OSError):
                 gateway.shutdown()
 
 
-def _end(jvm: "subprocess.Popen[bytes]") -> None:
+def _end(jvm: "subprocess.Popen[bytes]", within_s: float) -> None:
     """Close its input, which asks it to exit; kill it if it does not exit in time."""
     try:
-        jvm.communicate(timeout=_ENDED_WITHIN_S)
+        jvm.communicate(timeout=within_s)
     except subprocess.TimeoutExpired:
         jvm.kill()
         jvm.wait()
