@@ -6,11 +6,12 @@ record of a key is the result. So results need no watermark, and no order is too
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.demo.demo_sales import ORDERS
-from barnabas.spark.spark_errors import spark_failures, unless_late
+from barnabas.spark.spark_errors import spark_errors, spark_failures, unless_late
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,12 +66,12 @@ class LiveQuery:
         self._start = start
         self._query: StreamingQuery | None = None
         self._complete = threading.Event()
-        self._is_over = False
+        self._is_stopped = False
 
     def run(self) -> None:
         """Return when all orders before `complete` are counted. Raises CommandFailed."""
         unless_late(self._run)
-        self._is_over = True
+        self._query = None
 
     def complete(self) -> None:
         """There are no more orders."""
@@ -78,13 +79,16 @@ class LiveQuery:
 
     def stop(self) -> None:
         """Stop the query, if it runs, from another thread."""
+        self._is_stopped = True
         self._complete.set()
         query = self._query
-        if query is not None and not self._is_over:
-            with spark_failures("stopping the query"):
+        if query is not None:
+            with suppress(*spark_errors()):
                 query.stop()
 
     def _run(self) -> None:
+        if self._is_stopped:
+            return
         with spark_failures("the query failed"):
             self._query = query = self._start()
             try:

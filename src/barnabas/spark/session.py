@@ -168,18 +168,22 @@ def _driver(*, is_archiving: bool) -> Iterator[None]:
     """
     from pyspark import SparkContext
 
-    is_ours = SparkContext._gateway is None
+    is_ours, is_complete = SparkContext._gateway is None, False
     try:
         yield
+        is_complete = True
     finally:
         gateway: Any = SparkContext._gateway
         if is_ours and gateway is not None and gateway.proc is not None:
             SparkContext._gateway = SparkContext._jvm = None
-            if is_archiving:
+            if not is_archiving:
+                _end(gateway.proc, _ENDED_WITHIN_S)
+            elif is_complete:
                 with show_status("archiving Spark's classes for faster starts"):
                     _end(gateway.proc, _ARCHIVED_WITHIN_S)
             else:
-                _end(gateway.proc, _ENDED_WITHIN_S)
+                gateway.proc.kill()  # nobody who interrupts a command waits for an archive
+                gateway.proc.wait()
             with suppress(*spark_errors(), OSError):
                 gateway.shutdown()
 
