@@ -5,7 +5,7 @@ from collections import Counter
 from datetime import datetime, timedelta
 from itertools import islice
 
-from barnabas.demo.shop import CATEGORIES, CLOSING, OPENED, Shop
+from barnabas.demo.shop import CATEGORIES, OPENED, OPENING, Shop
 
 
 def test_equal_seeds_sell_equal_orders() -> None:
@@ -43,9 +43,7 @@ def test_a_message_contains_the_whole_order() -> None:
     assert order.key() == f"customer-{order.customer}".encode()
 
 
-def test_the_closing_order_is_later_than_the_watermark_of_the_last_order() -> None:
-    shop, patience = Shop(100, 1), timedelta(minutes=20)
-    last = list(islice(shop.orders(), 950))[-1]
-    closing = shop.closing(950, patience)
-    assert closing.category == CLOSING
-    assert closing.time - patience > last.minute + timedelta(minutes=1)
+def test_the_opening_message_is_no_order() -> None:
+    opening = Shop(100, 1).opening()
+    assert (opening.number, opening.category, opening.cents) == (-1, OPENING, 0)
+    assert OPENING not in CATEGORIES

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from barnabas.base.ports import free_port
@@ -14,6 +13,7 @@ from barnabas.spark.user_errors import SparkFailure
 from tests.spark.commands import barnabas
 from tests.spark.conftest import create_topic, produce
 from tests.spark.test_read_task import many, read_all, read_options
+from tests.spark.transactions import commit_abort_commit
 from tests.support.apache_kafka import apache_kafka
 from tests.support.kafka_broker import KafkaBroker, running_kafka, running_zookeeper
 
@@ -74,23 +74,9 @@ def _certificate(folder: Path) -> Path:
     return whole
 
 
-def transactions(kafka: Served, topic: str) -> None:
-    """Five records of each of three transactions, of which the second is aborted."""
-    create_topic(kafka.open, topic)
-    for name, commits in (("a", True), ("b", False), ("c", True)):
-        producer = Producer(
-            {"bootstrap.servers": kafka.open, "transactional.id": f"{topic}-{name}"}
-        )
-        producer.init_transactions(30)
-        producer.begin_transaction()
-        for number in range(5):
-            producer.produce(topic, f"{name}{number}".encode())
-        producer.flush(30)
-        (producer.commit_transaction if commits else producer.abort_transaction)(30)
-
-
 def test_read_committed_returns_only_committed_records(kafka: Served, topic: str) -> None:
-    transactions(kafka, topic)
+    create_topic(kafka.open, topic)
+    commit_abort_commit(kafka.open, topic)
 
     def found(level: str) -> set[bytes]:
         options = read_options(kafka.open, topic, **{"kafka.isolation.level": level})
@@ -103,7 +89,8 @@ def test_read_committed_returns_only_committed_records(kafka: Served, topic: str
 def test_records_of_aborted_transactions_are_archived_only_on_request(
     spark: SparkSession, kafka: Served, topic: str, tmp_path: Path
 ) -> None:
-    transactions(kafka, topic)
+    create_topic(kafka.open, topic)
+    commit_abort_commit(kafka.open, topic)
 
     def archived(folder: str, *more: str) -> list[bytes]:
         to = tmp_path / folder

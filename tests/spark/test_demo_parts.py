@@ -15,12 +15,14 @@ import pytest
 from barnabas.base.clock import machine_stopwatch
 from barnabas.base.ports import free_port
 from barnabas.demo.demo_cluster import DemoCluster
-from barnabas.demo.demo_pipeline import WATERMARK, write_project
-from barnabas.demo.demo_proof import Counted, Logged, counted, decide_claims, decide_same_bytes
+from barnabas.demo.demo_pipeline import LiveQuery
+from barnabas.demo.demo_proof import Logged, counted, decide_claims, decide_same_bytes
 from barnabas.demo.demo_report import Events, failover_gap, write_report
-from barnabas.demo.demo_run import AHEAD_MINUTES
+from barnabas.demo.demo_results import Freshness
 from barnabas.demo.demo_sales import Gap, Ledger, Till, Total
+from barnabas.demo.demo_table import DemoTable
 from barnabas.demo.shop import Order, Shop
+from barnabas.spark.table.table_audit import TableAudit
 
 ORDERS = list(islice(Shop(50, 3).orders(), 400))
 
@@ -146,36 +148,79 @@ def test_the_till_waits_for_unacknowledged_orders() -> None:
         selling.join()
 
 
-def test_no_order_is_later_than_the_watermark() -> None:
-    assert WATERMARK.total_seconds() >= AHEAD_MINUTES * 2 * 60
+def test_freshness_is_the_time_from_sending_an_order_to_its_result() -> None:
+    sent_s = [0.0, 1.0, 2.0, 3.0]
+    freshness = Freshness(sent_s)
+    assert (freshness.counted, freshness.median_s, freshness.longest_s) == (0, 0.0, 0.0)
+    freshness.note(2, 1.52)
+    assert (freshness.counted, freshness.longest_s) == (2, 1.52)
+    freshness.note(9, 3.31)  # a result may be here before the acknowledgement
+    assert freshness.counted == 4
+    assert str(freshness) == "p50 0.5 s, max 1.5 s"
 
 
-def test_the_report_holds_all_plots_and_the_proof(tmp_path: Path, ledger: Ledger) -> None:
-    found = counted(rows_of(ledger))
-    claims = decide_claims(ledger, logged(ledger), found, found)
-    events = Events(1, frozenset({0}), 10.0, 20.0, 25.0, [(1.0, 9.0), (9.0, 20.0)], [(1.0, 9, 2)])
-    write_report(tmp_path / "new" / "report.html", ledger, events, claims, found)
-    text = (tmp_path / "new" / "report.html").read_text()
+class StoppedQuery:
+    """A query that is active until it is stopped."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self._ended = threading.Event()
+
+    def processAllAvailable(self) -> None:
+        self.calls.append("processed")
+
+    def awaitTermination(self, timeout_s: float) -> None:
+        self._ended.wait(timeout_s)
+
+    def stop(self) -> None:
+        self.calls.append("stopped")
+        self._ended.set()
+
+
+def test_the_query_is_stopped_when_all_orders_are_counted() -> None:
+    query = StoppedQuery()
+    live = LiveQuery(lambda: query)
+    thread = threading.Thread(target=live.run)
+    thread.start()
+    assert live.is_live.wait(60)
+    live.complete()
+    thread.join()
+    live.stop()
+    assert query.calls == ["processed", "processed", "stopped"]
+
+
+def table_of(ledger: Ledger, problems: list[str]) -> DemoTable:
+    audit = TableAudit(ledger.sent, ledger.sent, problems, [])
+    rows = [(0, 7, 12, "books")]
+    columns = ("partition", "offset", "order", "category")
+    return DemoTable(Path("orders"), audit, counted(rows_of(ledger)), columns, rows)
+
+
+def test_a_table_that_differs_from_the_log_refutes_the_claim(ledger: Ledger) -> None:
+    assert table_of(ledger, []).claim.holds
+    assert not table_of(ledger, ["orders-0, offsets 0 to 1000: 1 row is missing"]).claim.holds
+
+
+def test_the_report_holds_all_plots_the_table_and_the_proof(tmp_path: Path, ledger: Ledger) -> None:
+    table, freshness = table_of(ledger, []), Freshness(ledger.sent_s)
+    freshness.note(400, 42.0)
+    claims = decide_claims(ledger, logged(ledger), table.revenue, table.revenue)
+    events = Events(1, frozenset({0}), 10.0, 20.0, 25.0, [(1.0, 9, 2), (45.0, 400, 400)])
+    path = tmp_path / "new" / "report.html"
+    write_report(path, ledger, events, freshness, claims, table)
+    text = path.read_text()
     assert text.count("<svg") == 4
     assert "Every acknowledged order was counted exactly once: 400 orders" in text
     assert text.count('class="good"') == len(claims)
     assert "SIGKILL for broker 1" in text
+    assert "max 42.0 s" in text
+    assert "<th>category</th>" in text
     assert "src=" not in text
     failed = [claims[0]._replace(holds=False), *claims[1:]]
-    write_report(tmp_path / "report.html", ledger, replace(events), failed, Counted({}, 0))
-    text = (tmp_path / "report.html").read_text()
+    write_report(path, ledger, replace(events), freshness, failed, table)
+    text = path.read_text()
     assert "The proof FAILED" in text
     assert text.count('class="bad"') == 1
-
-
-def test_the_project_is_one_that_spark_can_read(tmp_path: Path) -> None:
-    from pyspark.pipelines.cli import load_pipeline_spec
-
-    specification = write_project(tmp_path, "127.0.0.1:9092")
-    assert load_pipeline_spec(specification).storage == (tmp_path / "storage").as_uri()
-    for source in (tmp_path / "transformations").glob("*.py"):
-        compile(source.read_text(), source, "exec")
-    assert "20 MINUTES" in (tmp_path / "transformations" / "revenue.sql").read_text()
 
 
 def test_times_without_a_zone_are_taken_for_utc() -> None:

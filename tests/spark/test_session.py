@@ -6,14 +6,17 @@ import pty
 import subprocess
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.spark import session
+from barnabas.spark.class_archive import class_archive
 from barnabas.spark.session import SparkPlace, quiet_python, spark_session
 from barnabas.spark.spark_errors import LATE, SparkCommandFailed, unless_late
 from tests.spark.commands import barnabas
@@ -91,6 +94,52 @@ def test_the_log_of_spark_is_kept_and_named_if_spark_fails(
     ):
         raise SparkCommandFailed("broken")
     assert [path.read_text() for path in tmp_path.rglob("spark.log")] == ["words of Spark"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AnalysisException("[TABLE_NOT_FOUND] The table x cannot be found. SQLSTATE: 42P01\n\tat a"),
+        import_module("py4j.protocol").Py4JNetworkError("The table x cannot be found"),
+    ],
+)
+def test_an_error_of_spark_that_a_command_did_not_expect_is_one_sentence(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opens(monkeypatch, tmp_path)
+    with pytest.raises(CommandFailed) as told, spark_session("mine", SparkPlace()):
+        raise error
+    assert str(told.value).startswith("The table x cannot be found (Spark log: ")
+    assert "\n" not in str(told.value)
+
+
+def test_the_second_session_maps_the_classes_that_the_first_one_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a JVM that runs no Spark, so that it is quick."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def version(options: str) -> str:
+        command = ["java", *options.split(), "-version"]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    with class_archive() as options:
+        assert "-XX:ArchiveClassesAtExit" in options
+        assert version(options) == ""
+    (archive,) = (tmp_path / "barnabas").iterdir()
+    assert archive.suffix == ".jsa"
+    with class_archive() as options:
+        assert f"-XX:SharedArchiveFile={archive}" in options
+        assert version(options) == ""
+
+
+def test_without_a_place_for_it_there_is_no_class_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "barnabas").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with class_archive() as options:
+        assert options == ""
 
 
 def test_no_log_is_left_if_the_failure_is_not_sparks(

@@ -35,6 +35,7 @@ NAMES: Final = (
     "growth",
     "groups",
     "spark",
+    "sinks",
 )
 STDOUT: Final = Path("-")
 

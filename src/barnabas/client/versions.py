@@ -27,6 +27,8 @@ PORTABLE: Final[Mapping[ApiKey, int]] = {
     ApiKey.DELETE_TOPICS: 5,
     ApiKey.DELETE_RECORDS: 2,
     ApiKey.INIT_PRODUCER_ID: 4,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 3,
+    ApiKey.END_TXN: 3,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
     ApiKey.DELETE_GROUPS: 2,
 }

@@ -35,9 +35,10 @@ def demo(
     """Run a cluster and a Spark pipeline, kill a broker, and prove that no order is lost.
 
     Takes about a minute. Starts ZooKeeper and three brokers on free ports. A shop sends orders
-    with acks=all; a declarative Spark pipeline sums the revenue per minute and category, and
-    writes it to a topic and to Parquet. Meanwhile a broker that leads partitions gets SIGKILL,
-    and is restarted later. At the end every acknowledged order is looked up in the data.
+    with acks=all; a streaming query of Spark writes the revenue per minute and category to a
+    topic, a second or so after each order. Meanwhile a broker that leads partitions gets SIGKILL,
+    and is restarted later. At the end the topic of orders is also written to a Delta table, and
+    every acknowledged order is looked up in the log, the table and the results.
 
     Leaves no process running, and no files except the report.
     The exit code is 1 if a claim does not hold.
@@ -62,7 +63,11 @@ def demo(
 
 
 def _check_installed() -> None:
-    missing = [name for name in ("pyspark", "pyarrow", "matplotlib") if find_spec(name) is None]
+    missing = [
+        name
+        for name in ("pyspark", "pyarrow", "matplotlib", "deltalake")
+        if find_spec(name) is None
+    ]
     if missing:
         raise CommandFailed(
             f"the demo needs {' and '.join(missing)}: run"

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from barnabas.base.clock import Stopwatch
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.demo.demo_cluster import BROKERS, DemoCluster
-from barnabas.demo.demo_pipeline import WATERMARK, PipelineUpdates, write_project
+from barnabas.demo.demo_pipeline import LiveQuery, start_query
 from barnabas.demo.demo_proof import (
     Claim,
     Counted,
@@ -18,12 +18,13 @@ from barnabas.demo.demo_proof import (
     decide_claims,
     decide_same_bytes,
     read_log,
-    read_parquet,
     read_topic,
 )
 from barnabas.demo.demo_report import failover_gap, write_report
+from barnabas.demo.demo_results import Freshness
 from barnabas.demo.demo_sales import Till
 from barnabas.demo.demo_selling import Selling
+from barnabas.demo.demo_table import FORMAT, write_table
 from barnabas.demo.demo_watch import PARTITIONS, ClusterWatch
 from barnabas.demo.shop import Shop
 from barnabas.spark.session import SparkPlace, spark_session
@@ -33,14 +34,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SEED: Final = 20260504
-# One second is one minute on the shop's clock. The till is ahead of the oldest unacknowledged
-# order by at most half of the watermark delay, so no order is too late for the pipeline.
-AHEAD_MINUTES: Final = int(WATERMARK.total_seconds()) // 120
+# A second is a minute on the shop's clock, and longer if the sale would have more minutes.
+_MOST_MINUTES: Final = 60
+_MOST_AHEAD_S: Final = 10
 # Fast to start rather than fast in the long run: the demo is short, perhaps on two cores.
 _SPARK: Final = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
 
 
@@ -70,7 +72,7 @@ class DemoRun:
         try:
             self._step(f"Starting {BROKERS} brokers, ZooKeeper and Spark")
             cluster.launch()  # starts while Spark does
-            with spark_session("demo", SparkPlace(settings=settings), connect=True) as spark:
+            with spark_session("demo", SparkPlace(settings=settings)) as spark:
                 cluster.wait_until_ready()
                 self._say(f"ready after {self._elapsed_s:.0f} s on {cluster.bootstrap}")
                 self._run_with(cluster, spark)
@@ -90,40 +92,53 @@ class DemoRun:
             self._say(f"{name}: {count} partitions, replication factor {BROKERS}")
         self._step("Selling and counting, while a broker is killed and restarted")
         till = self._open_till(cluster.bootstrap)
-        project = write_project(self._options.directory / "pipeline", cluster.bootstrap)
-        updates = PipelineUpdates(spark, project, self._stopwatch)
-        selling = Selling(cluster, till, updates, watch, self._say)
+        checkpoint = self._options.directory / "checkpoint"
+        query = LiveQuery(lambda: start_query(spark, cluster.bootstrap, checkpoint))
+        selling = Selling(cluster, till, query, watch, self._say)
         self._sell(selling)
         self._say(
             f"no acknowledgements for {failover_gap(till.ledger).seconds:.1f} s after the kill;"
             " then new leaders were elected, and the producer continued"
         )
-        self._step("Checking the data")
-        logged, parquet, topic = unless_late(lambda: _read(spark, cluster.bootstrap))
-        claims = decide_claims(till.ledger, logged, parquet, topic)
-        claims.append(decide_same_bytes(cluster.directory))
+        self._say(f"from an order to its result: {selling.freshness}")
+        self._step("Writing the topic of orders to a table, and checking all data")
+        table = write_table(spark, cluster.bootstrap, self._options.directory / "tables" / "orders")
+        self._say(f"{FORMAT} table of {table.audit.rows:,} rows: {', '.join(table.columns)}, ...")
+        logged, topic = unless_late(lambda: _read(spark, cluster.bootstrap))
+        claims = [
+            *decide_claims(till.ledger, logged, table.revenue, topic),
+            table.claim,
+            decide_same_bytes(cluster.directory),
+        ]
         self._show(claims)
         self._step("Writing the report")
-        write_report(self._options.report, till.ledger, selling.events, claims, parquet)
-        self._say(f"{self._options.report}")
+        report = self._options.report
+        write_report(report, till.ledger, selling.events, selling.freshness, claims, table)
+        self._say(f"{report}")
         if not all(claim.holds for claim in claims):
             raise CommandFailed("the demo failed: not all claims hold")
 
     def _open_till(self, bootstrap: str) -> Till:
         per_second = self._options.per_second
-        shop = Shop(per_second, SEED)
-        return Till(bootstrap, shop, per_second, AHEAD_MINUTES * per_second, self._stopwatch)
+        seconds_per_minute = -(-self._options.seconds // _MOST_MINUTES)
+        shop = Shop(per_second * seconds_per_minute, SEED)
+        return Till(bootstrap, shop, per_second, _MOST_AHEAD_S * per_second, self._stopwatch)
 
     def _sell(self, selling: Selling) -> None:
-        columns = (TextColumn("   {task.description}"), BarColumn(None), MofNCompleteColumn())
+        columns = (
+            TextColumn("   {task.description}"),
+            BarColumn(None),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
         total = self._options.seconds * self._options.per_second
         with Progress(*columns, console=self._console, redirect_stdout=False) as progress:
-            acknowledged = progress.add_task("orders acknowledged", total=total)
-            counted = progress.add_task("orders counted     ", total=total)
+            acknowledged = progress.add_task("orders acknowledged", total=total, note="")
+            counted = progress.add_task("orders in results  ", total=total, note="")
 
-            def show(now_acknowledged: int, now_counted: int) -> None:
+            def show(now_acknowledged: int, freshness: Freshness) -> None:
                 progress.update(acknowledged, completed=now_acknowledged)
-                progress.update(counted, completed=now_counted)
+                progress.update(counted, completed=freshness.counted, note=f"after {freshness}")
 
             selling.run(self._options.seconds, show)
 
@@ -144,6 +159,6 @@ class DemoRun:
             self._console.print(f"   {mark} {claim.text}", soft_wrap=True)
 
 
-def _read(spark: "SparkSession", bootstrap: str) -> tuple[Logged, Counted, Counted]:
+def _read(spark: "SparkSession", bootstrap: str) -> tuple[Logged, Counted]:
     with spark_failures("reading the results"):
-        return read_log(spark, bootstrap), read_parquet(spark), read_topic(spark, bootstrap)
+        return read_log(spark, bootstrap), read_topic(spark, bootstrap)

@@ -1,8 +1,9 @@
 """The demo's producer of orders, and the ledger of acknowledged ones."""
 
 import threading
+from array import array
 from collections import Counter
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -10,7 +11,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from barnabas.base.clock import Stopwatch
 from barnabas.cli.exit_codes import CommandFailed
-from barnabas.demo.shop import CLOSING, Order, Shop
+from barnabas.demo.shop import OPENING, Order, Shop
 
 ORDERS: Final = "orders"
 TICKS_PER_S: Final = 10
@@ -58,6 +59,7 @@ class Ledger:
         self.sent = 0
         self.acknowledged = 0
         self.revenue: dict[Window, Total] = {}
+        self.sent_s = array("d")  # when each order was sent, as they were acknowledged
         self.failures: list[str] = []
         # By tenth of a second since the opening and by partition.
         self.acknowledgements: Counter[tuple[int, int]] = Counter()
@@ -72,6 +74,7 @@ class Ledger:
 
     def note(self, order: Order, partition: int, sent_s: float, now_s: float) -> None:
         """Add an acknowledged order."""
+        self.sent_s.append(sent_s)
         self.acknowledged += 1
         window = order.minute, order.category
         self.revenue[window] = self.revenue.get(window, Total(0, 0)).plus(order)
@@ -87,8 +90,8 @@ class Ledger:
 class Till:
     """Sends orders at the shop's pace, in its own thread.
 
-    It is at most `most_ahead` orders ahead of the oldest unacknowledged one. That bounds how late
-    an order can be by the shop's clock, however long a broker is down.
+    It is at most `most_ahead` orders ahead of the oldest unacknowledged one, which bounds the
+    memory of the producer, however long a broker is down.
     """
 
     def __init__(
@@ -130,9 +133,9 @@ class Till:
             self._raise_if_failed()
         self._deliver_all()
 
-    def close_shop(self, patience: timedelta) -> None:
-        """Send the closing message, which advances the pipeline's watermark past all orders."""
-        self._send(self._shop.closing(self.ledger.sent, patience))
+    def open_shop(self) -> None:
+        """Send the opening message. Raises CommandFailed if it cannot be delivered."""
+        self._send(self._shop.opening())
         self._deliver_all()
 
     def stop(self) -> None:
@@ -156,7 +159,7 @@ class Till:
         del self._waiting[order.number]
         if error is not None:
             self.ledger.failures.append(f"order {order.number}: {error.str()}")
-        elif order.category != CLOSING:
+        elif order.category != OPENING:
             partition = message.partition()
             assert partition is not None
             self.ledger.note(order, partition, sent_s, self.open_s)

@@ -1,15 +1,16 @@
-"""The concurrent part of the demo: selling, pipeline updates, kill and restart of a broker."""
+"""The concurrent part of the demo: selling, the query, kill and restart of a broker."""
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import Final
 
 from barnabas.demo.demo_cluster import DemoCluster
-from barnabas.demo.demo_pipeline import WATERMARK, PipelineUpdates
+from barnabas.demo.demo_pipeline import REVENUE, LiveQuery
 from barnabas.demo.demo_report import Events
+from barnabas.demo.demo_results import Freshness, LiveResults
 from barnabas.demo.demo_sales import Till
-from barnabas.demo.demo_watch import ClusterWatch
+from barnabas.demo.demo_watch import PARTITIONS, ClusterWatch
 
 # Times of the kill and of the restart, as fractions of the duration.
 KILLED_AT: Final = 0.35
@@ -17,7 +18,7 @@ LAUNCHED_AT: Final = 0.6
 _LOOK_EVERY_S: Final = 0.1
 
 Say = Callable[[str], None]
-Show = Callable[[int, int], None]
+Show = Callable[[int, Freshness], None]
 
 
 class Selling:
@@ -27,14 +28,16 @@ class Selling:
         self,
         cluster: DemoCluster,
         till: Till,
-        updates: PipelineUpdates,
+        query: LiveQuery,
         watch: ClusterWatch,
         say: Say,
     ) -> None:
         self.events = Events()
+        self.freshness = Freshness(till.ledger.sent_s)
         self._cluster = cluster
         self._till = till
-        self._updates = updates
+        self._query = query
+        self._results = LiveResults(cluster.bootstrap, PARTITIONS[REVENUE], self._on_counted)
         self._watch = watch
         self._say = say
         self._stopped = threading.Event()
@@ -42,33 +45,30 @@ class Selling:
     def run(self, seconds: int, show: Show) -> None:
         """Return when all orders are acknowledged and counted, and every replica is in sync.
 
-        Calls `show` with acknowledged and counted orders a few times a second.
+        Calls `show` with the acknowledged orders and the freshness a few times a second.
         Raises  CommandFailed, all threads ended, if one of them fails
         """
         with ThreadPoolExecutor(4) as threads:
             try:
-                threads.submit(self._watch.follow_group)
-                working = {
-                    threads.submit(self._sell, seconds),
-                    threads.submit(self._updates.run),
-                    threads.submit(self._kill_and_return, seconds),
-                }
-                while working:
-                    ended, working = wait(working, _LOOK_EVERY_S, FIRST_EXCEPTION)
-                    for each in ended:
-                        each.result()
+                self._till.open_shop()
+                running = {threads.submit(self._query.run)}
+                while not self._query.is_live.is_set():
+                    running = _still_running(running)
+                threads.submit(self._results.follow)
+                running.add(threads.submit(self._sell, seconds))
+                running.add(threads.submit(self._kill_and_return, seconds))
+                while running or self.freshness.counted < self._till.ledger.acknowledged:
+                    running = _still_running(running)
                     self._look(show)
             finally:
                 self._stop()
-        self.events.updates = [
-            (self._till.since(update.begin_ns), self._till.since(update.end_ns))
-            for update in self._updates.done
-        ]
 
     def _sell(self, seconds: int) -> None:
         self._till.sell(seconds)
-        self._till.close_shop(WATERMARK)
-        self._updates.complete()
+        self._query.complete()
+
+    def _on_counted(self, orders: int) -> None:
+        self.freshness.note(orders, self._till.open_s)
 
     def _kill_and_return(self, seconds: int) -> None:
         if not self._wait_until(KILLED_AT * seconds):
@@ -98,13 +98,24 @@ class Selling:
         return not self._stopped.wait(max(0.0, open_s - self._till.open_s))
 
     def _look(self, show: Show) -> None:
-        acknowledged, taken = self._till.ledger.acknowledged, self._watch.taken
-        self.events.lag.append((self._till.open_s, acknowledged, taken))
-        show(acknowledged, min(taken, acknowledged))
+        acknowledged, counted = self._till.ledger.acknowledged, self.freshness.counted
+        self.events.lag.append((self._till.open_s, acknowledged, counted))
+        show(acknowledged, self.freshness)
 
     def _stop(self) -> None:
         """Stop all threads that still run."""
         self._stopped.set()
         self._till.stop()
-        self._updates.stop()
+        self._results.close()
         self._watch.close()
+        self._query.stop()
+
+
+def _still_running(threads: "set[Future[None]]") -> "set[Future[None]]":
+    """Wait a little; raise what a thread raised."""
+    if not threads:
+        threading.Event().wait(_LOOK_EVERY_S)
+    ended, running = wait(threads, _LOOK_EVERY_S, FIRST_EXCEPTION)
+    for each in ended:
+        each.result()
+    return running

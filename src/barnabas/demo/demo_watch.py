@@ -1,16 +1,16 @@
-"""Leaders, ISR and consumer group lag of the demo's cluster, by public requests."""
+"""Leaders and ISR of the demo's cluster, by public requests."""
 
 import contextlib
 import threading
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from barnabas.cli.client import admin, create_topics
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.demo.demo_cluster import BROKERS
-from barnabas.demo.demo_pipeline import GROUP, REVENUE
+from barnabas.demo.demo_pipeline import REVENUE
 from barnabas.demo.demo_sales import ORDERS
 
 if TYPE_CHECKING:
@@ -27,9 +27,7 @@ class ClusterWatch:
     """Polls the brokers; keeps the last answer while none can answer."""
 
     def __init__(self, bootstrap: str) -> None:
-        self.taken = 0  # orders read by the pipeline, by its group's committed offsets
         self._admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
-        self._group = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP, **_QUIET})
         self._closed = threading.Event()
         self._looks = 0
 
@@ -50,14 +48,6 @@ class ClusterWatch:
             len(each.isrs) < BROKERS for each in found.values()
         ):
             self._wait("the restarted broker does not rejoin the ISR")
-
-    def follow_group(self) -> None:
-        """Keep `taken` up to date, in its own thread, until `close`."""
-        asked = [TopicPartition(ORDERS, number) for number in range(PARTITIONS[ORDERS])]
-        while not self._closed.wait(_LOOK_EVERY_S):
-            with contextlib.suppress(KafkaException):  # its coordinator may be the one killed
-                found = self._group.committed(asked, timeout=_ANSWER_WITHIN_S)
-                self.taken = max(self.taken, sum(max(0, each.offset) for each in found))
 
     def close(self) -> None:
         """End all waiting."""

@@ -21,16 +21,15 @@ CATEGORIES: Final = {
     "music": (8, 799, 3_999),
     "travel": (3, 4_900, 89_900),
 }
-# The category of the closing message, which is so much later than all orders that it advances
-# the pipeline's watermark past them.
-CLOSING: Final = "closing"
+# The category of the opening message, which wakes the query before the first order.
+OPENING: Final = "opening"
 CUSTOMERS: Final = 5_000
 
 _WHEEL: Final = [name for name, (share, _, _) in CATEGORIES.items() for _ in range(share)]
 
 
 class Order(NamedTuple):
-    """One sale, or the closing of the shop."""
+    """One sale, or the opening of the shop."""
 
     number: int
     time: datetime
@@ -75,10 +74,9 @@ class Shop:
             yield Order(number, self.time_of(number), customer, category, cents)
             number += 1
 
-    def closing(self, number: int, patience: timedelta) -> Order:
-        """The closing message after the last order, more than `patience` later."""
-        time = self.time_of(number) + patience + timedelta(minutes=2)
-        return Order(number, time, 0, CLOSING, 0)
+    def opening(self) -> Order:
+        """The opening message, before the first order."""
+        return Order(-1, self.time_of(0), 0, OPENING, 0)
 
     def time_of(self, number: int) -> datetime:
         return OPENED + timedelta(milliseconds=number * 60_000 // self._per_minute)

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.base.ports import free_port
 from barnabas.base.randomness import Random
 from barnabas.cli.exit_codes import CommandFailed, Misused
-from barnabas.spark.spark_errors import SparkCommandFailed, explain, spark_errors
+from barnabas.spark.class_archive import WRITES_ARCHIVE, class_archive
+from barnabas.spark.spark_errors import (
+    SparkCommandFailed,
+    explain,
+    spark_errors,
+    spark_failures,
+)
 from barnabas.spark.terminal import show_status
 
 if TYPE_CHECKING:
@@ -29,7 +35,9 @@ _EMBEDDED: Final = re.compile(r"local(\[(\d+|\*)\])?")
 _TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _CONNECT: Final = "SPARK_CONNECT_MODE_ENABLED"
 _LOG: Final = "spark.log"
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _ENDED_WITHIN_S: Final = 60.0
+_ARCHIVED_WITHIN_S: Final = 300.0  # seconds, but on a busy machine minutes
 
 _SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
@@ -54,23 +62,26 @@ class SparkPlace:
 
 @contextmanager
 def spark_session(
-    name: str, place: SparkPlace, *, connect: bool = False
+    name: str, place: SparkPlace, *, connect: bool = False, topics: bool = True
 ) -> "Iterator[SparkSession]":
     """Yield a session that ends with the command; an active session is used and left running.
 
     With `connect` the session speaks Spark Connect wherever Spark runs: declarative pipelines
-    need that. Spark's own stderr goes to a file, which is kept only if Spark fails.
+    need that. With `topics` it knows `format("barnabas")` at once. Spark's own stderr goes to a
+    file, which is kept only if Spark fails.
 
     Raises  Misused if the place is invalid, CommandFailed if Spark does not start there
     """
     _check(place)
     quiet_python()
     if not connect and (active := _active()) is not None:
-        yield active
+        with spark_failures():
+            yield active
         return
     directory, keep_log = Path(tempfile.mkdtemp(prefix="barnabas-spark-")), False
     try:
-        with _opened(name, place, connect, directory) as session:
+        # A command names what it was doing; no other error of Spark gets out with its stack.
+        with _opened(name, place, connect, topics, directory) as session, spark_failures():
             yield session
     except SparkCommandFailed as failure:
         keep_log = True
@@ -123,17 +134,22 @@ def _active() -> "SparkSession | None":
 
 @contextmanager
 def _opened(
-    name: str, place: SparkPlace, connect: bool, directory: Path
+    name: str, place: SparkPlace, connect: bool, topics: bool, directory: Path
 ) -> "Iterator[SparkSession]":
     if place.remote is not None:
         with _connected(place.remote, {**_runtime(_SETTINGS), **place.settings}) as session:
             yield session
         return
     port = free_port() if connect else None
-    with _driver():
-        classic = _start(name, place, port, directory)
+    with (
+        class_archive() if place.is_embedded else nullcontext("") as java_options,
+        _driver(is_archiving=WRITES_ARCHIVE in java_options),
+    ):
+        classic = _start(name, place, port, directory, java_options)
         try:
             if port is None:
+                if topics and place.is_embedded:
+                    _find_format(classic)
                 yield classic
             else:
                 with _connected(f"sc://localhost:{port}", {}) as session:
@@ -145,36 +161,47 @@ def _opened(
 
 
 @contextmanager
-def _driver() -> Iterator[None]:
+def _driver(*, is_archiving: bool) -> Iterator[None]:
     """End the JVM that is started inside, so that its temporary files are removed too.
 
     PySpark alone would let it outlive this process. A JVM that ran before is left running.
     """
     from pyspark import SparkContext
 
-    is_ours = SparkContext._gateway is None
+    is_ours, is_complete = SparkContext._gateway is None, False
     try:
         yield
+        is_complete = True
     finally:
         gateway: Any = SparkContext._gateway
         if is_ours and gateway is not None and gateway.proc is not None:
             SparkContext._gateway = SparkContext._jvm = None
-            _end(gateway.proc)
+            if not is_archiving:
+                _end(gateway.proc, _ENDED_WITHIN_S)
+            elif is_complete:
+                with show_status("archiving Spark's classes for faster starts"):
+                    _end(gateway.proc, _ARCHIVED_WITHIN_S)
+            else:
+                gateway.proc.kill()  # nobody who interrupts a command waits for an archive
+                gateway.proc.wait()
             with suppress(*spark_errors(), OSError):
                 gateway.shutdown()
 
 
-def _end(jvm: "subprocess.Popen[bytes]") -> None:
+def _end(jvm: "subprocess.Popen[bytes]", within_s: float) -> None:
     """Close its input, which asks it to exit; kill it if it does not exit in time."""
     try:
-        jvm.communicate(timeout=_ENDED_WITHIN_S)
+        jvm.communicate(timeout=within_s)
     except subprocess.TimeoutExpired:
         jvm.kill()
         jvm.wait()
 
 
-def _start(name: str, place: SparkPlace, port: int | None, directory: Path) -> "SparkSession":
+def _start(
+    name: str, place: SparkPlace, port: int | None, directory: Path, java_options: str
+) -> "SparkSession":
     """Start the driver in a child JVM; with a port it also serves Spark Connect there."""
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     settings = {
@@ -183,10 +210,19 @@ def _start(name: str, place: SparkPlace, port: int | None, directory: Path) -> "
         **(_connect_settings(port) if port is not None else {}),
         **place.settings,
     }
+    if java_options:
+        settings[_JAVA_OPTIONS] = f"{java_options} {settings.get(_JAVA_OPTIONS, '')}".strip()
     # Spark looks up data sources with the Python of its environment and ignores its properties.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # The JVM that only composes the command line of the driver's.
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    conf = SparkConf(loadDefaults=False).setMaster(place.master).setAppName(name)
+    conf.setAll(list(settings.items()))
+    context: Any = SparkContext
     builder: Any = SparkSession.builder
     try:
+        with show_status("starting Java"), _stderr_to(directory / _LOG):
+            context._ensure_initialized(conf=conf)
         with show_status(f"starting Spark on {place.master}"), _stderr_to(directory / _LOG):
             session: SparkSession = (
                 builder.appName(name).master(place.master).config(map=settings).getOrCreate()
@@ -199,11 +235,26 @@ def _start(name: str, place: SparkPlace, port: int | None, directory: Path) -> "
     return session
 
 
+def _find_format(session: "SparkSession") -> None:
+    """Let Spark find the data source, which starts two Python processes.
+
+    Spark skips a look-up in which Python starts too late; then the data source is registered.
+    """
+    from pyspark.errors import AnalysisException
+
+    from pyspark_barnabas import DefaultSource
+
+    with show_status("finding the data source"), suppress(AnalysisException):  # it exists
+        session.dataSource.register(DefaultSource)
+
+
 def _embedded_settings(directory: Path) -> dict[str, str]:
     """Settings for one machine and one command: no web UI, few partitions, loopback only."""
     return {
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.local.dir": str(directory / "local"),
         "spark.ui.enabled": "false",
+        "spark.eventLog.enabled": "false",
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

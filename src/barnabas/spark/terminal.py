@@ -74,7 +74,8 @@ def show_progress(what: str, stopwatch: Stopwatch = machine_stopwatch) -> Iterat
         TimeElapsedColumn(),
     )
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
+        # The first query starts Python workers and compiles its plan, which takes seconds.
+        task = bar.add_task(f"{what}: starting the first query", total=None)
 
         def show(progress: PipelineProgress) -> None:
             total = None if progress.lag is None else progress.records + progress.lag
@@ -85,19 +86,19 @@ def show_progress(what: str, stopwatch: Stopwatch = machine_stopwatch) -> Iterat
 
 
 @contextmanager
-def show_status(what: str) -> Iterator[None]:
-    """Show what the command is doing, on a terminal, until the end of the block."""
+def show_status(what: str, stopwatch: Stopwatch = machine_stopwatch) -> Iterator[None]:
+    """Show what the command is doing, on a terminal, and how long it took at the end."""
     if not sys.stderr.isatty():
         yield
         return
     from rich.console import Console
 
     # A copy of stderr: the block may redirect its own.
-    with (
-        os.fdopen(os.dup(2), "w") as terminal,
-        Console(file=terminal, force_terminal=True).status(f"{what}..."),
-    ):
-        yield
+    with os.fdopen(os.dup(2), "w") as terminal:
+        console, begin = Console(file=terminal, force_terminal=True, highlight=False), stopwatch()
+        with console.status(f"{what}..."):
+            yield
+        console.print(f"[dim]{what}: {(stopwatch() - begin) / _A_SECOND:.1f} s[/]")
 
 
 class _LineProgress:

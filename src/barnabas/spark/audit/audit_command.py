@@ -83,7 +83,7 @@ def audit(
     status = f"auditing {counted(len(replicas), 'replica')}"
     with (
         Console(stderr=True).status(status),
-        spark_session("barnabas audit", place) as spark,
+        spark_session("barnabas audit", place, topics=False) as spark,
     ):
 
         def compare() -> "AuditResult":

@@ -93,9 +93,12 @@ class _Waiting(NamedTuple):
 class Sender:
     """The way to the partitions of one cluster; `flush` before it is left."""
 
-    def __init__(self, options: SourceOptions, *, acks: int = -1) -> None:
+    def __init__(
+        self, options: SourceOptions, *, acks: int = -1, transactional_id: str | None = None
+    ) -> None:
         self._options = options
         self._acks = acks
+        self._transactional_id = transactional_id
         self._timeout_ms = options.property_number("request.timeout.ms", _REQUEST_TIMEOUT_MS)
         self._patience_ns = options.property_number("delivery.timeout.ms", 120_000) * _NS_PER_MS
         self._security = security_of(options)
@@ -175,7 +178,9 @@ class Sender:
                 *address, self._options, self._security
             )
         (topic, number), batch, _ = waiting
-        produce = Produce(topic, number, batch, self._acks, self._timeout_ms)
+        produce = Produce(
+            topic, number, batch, self._acks, self._timeout_ms, self._transactional_id
+        )
         client_id = connection.client_id
         connection.send(lambda each: write_produce_request(_VERSION, each, client_id, produce))
 
