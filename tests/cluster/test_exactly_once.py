@@ -21,7 +21,6 @@ from tests.support.waiting import until
 
 KILLS: Final = int(os.environ.get("BARNABAS_CRASHES", "20"))
 SETTINGS: Final = (
-    "default.replication.factor=3",
     "transaction.state.log.num.partitions=3",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms=1000",
     "offsets.topic.num.partitions=3",
@@ -58,7 +57,7 @@ def started(make: Callable[..., Cluster], count: int) -> Cluster:
     cluster.wait_settled()
     admin = ConfluentAdmin(cluster.bootstrap)
     for topic in ("in", "out"):
-        admin.create_topic(topic, PARTITIONS)
+        admin.create_topic(topic, PARTITIONS, replicas=3)
     fill(cluster.bootstrap, "in", count)
     return cluster
 
