@@ -21,7 +21,7 @@ from tests.support.kafka_broker import KafkaBroker, ZooKeeper, running_zookeeper
 from tests.support.transforming import PARTITIONS, read_committed
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 BOTH: Final = {
     "offsets.topic.replication.factor": "1",

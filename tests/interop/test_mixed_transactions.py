@@ -20,7 +20,7 @@ from tests.support.cluster import until
 from tests.support.transforming import read_committed
 from tests.support.zookeeper import zookeeper_server
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 GROUP, TRANSACTION = 0, 1
 KINDS: Final = {"ours": OURS, "theirs": (THEIRS,)}
