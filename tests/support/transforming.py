@@ -180,8 +180,8 @@ def _until_done(step: Any) -> None:
 
 
 def main() -> None:
-    *names, wanted = sys.argv[1:]
-    transformer = Transformer(*names, int(wanted))
+    bootstrap, source, target, name, wanted = sys.argv[1:]
+    transformer = Transformer(bootstrap, source, target, name, int(wanted))
     is_fenced = False
     while not (transformer.done.is_set() or is_fenced):
         is_fenced = transformer.live()
