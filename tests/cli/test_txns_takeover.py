@@ -168,7 +168,7 @@ def test_the_next_broker_sends_the_markers_that_are_missing(
     aborts.abort_transaction(30)
     until(lambda: _prepared(states(offline, before)), "the outcomes")
     take_over(zookeeper, before, after, how)
-    until(lambda: _prepared(states(offline, after)), "the outcomes at the next broker", 60)
+    until(lambda: _prepared(states(offline, after)), lambda: str(states(offline, after)), 60)
     helper.start()
     until(lambda: _settled(states(offline, after), "commits", "aborts"), "the markers", 60)
     assert read_committed(after.bootstrap, "payments") == [2, 3]
