@@ -23,6 +23,7 @@ from barnabas.bench.compare.compare_cases import CASES, Case, CaseMetric
 from barnabas.bench.compare.compare_run import Compared, Comparison
 from barnabas.bench.compare.compare_sites import System
 from barnabas.bench.compare.kafka_release import Unavailable, find_kafka
+from barnabas.bench.compare.transaction_cases import TRANSACTION_CASES
 from barnabas.bench.server_processes import broker
 
 RATE = CaseMetric("rate", "1/s", goal=2.0)
@@ -123,7 +124,7 @@ def test_without_kafka_the_nearest_sections_are_measured(
 
 
 def test_every_case_has_nearest_sections() -> None:
-    words = {case.key.split()[0] for case in CASES}
+    words = {case.key.split()[0] for case in (*CASES, *TRANSACTION_CASES)}
     assert words == set(compare_limits.NEAREST)
     assert {name for near in compare_limits.NEAREST.values() for name in near} <= set(
         sections.SECTIONS

@@ -11,7 +11,9 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import Producer
 
+from barnabas.bench.clusters.bench_topics import create_topics
 from tests.cli.conftest import Barnabas
+from tests.support.agreement import registered
 from tests.support.apache_kafka import apache_kafka
 from tests.support.broker import BrokerProcess
 from tests.support.confluent_client import ConfluentAdmin
@@ -19,7 +21,7 @@ from tests.support.kafka_broker import KafkaBroker, ZooKeeper, running_zookeeper
 from tests.support.transforming import PARTITIONS, read_committed
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 BOTH: Final = {
     "offsets.topic.replication.factor": "1",
@@ -55,6 +57,16 @@ def brokers(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[dict[str, Either]]
     theirs.kill()
 
 
+@pytest.fixture
+def helper(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A second broker, of ours; it does not run."""
+    (tmp_path / "helper").mkdir()
+    settings = [f"{key}={value}" for key, value in BOTH.items()]
+    helper = BrokerProcess(tmp_path / "helper", settings, node_id=1, zookeeper=zookeeper.address)
+    yield helper
+    helper.close()
+
+
 def producer_of(broker: Either, name: str, timeout_ms: int = 60_000) -> Producer:
     producer = Producer(
         {
@@ -81,10 +93,25 @@ def states(offline: Barnabas, broker: Either) -> dict[str, Any]:
     return {row["transactional_id"]: row for row in rows}
 
 
+def take_over(zookeeper: ZooKeeper, before: Either, after: Either, how: str) -> None:
+    """End a broker and start the other one, once ZooKeeper has forgotten the first."""
+    if how == "stopped":
+        before.stop()
+    else:
+        before.kill()
+    until(lambda: 0 not in registered(zookeeper.address), "the end of its session", 60)
+    after.start()
+
+
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 @pytest.mark.parametrize(("first", "second"), [("theirs", "ours"), ("ours", "theirs")])
 def test_the_next_broker_knows_every_transaction_and_ends_the_open_ones(
-    brokers: dict[str, Either], offline: Barnabas, first: str, second: str, how: str
+    zookeeper: ZooKeeper,
+    brokers: dict[str, Either],
+    offline: Barnabas,
+    first: str,
+    second: str,
+    how: str,
 ) -> None:
     before, after = brokers[first], brokers[second]
     before.start()
@@ -100,12 +127,7 @@ def test_the_next_broker_knows_every_transaction_and_ends_the_open_ones(
     late = producer_of(before, "late", 5_000)
     send(late, 7)
     known = until(lambda: _settled(states(offline, before)), "the ended ones to complete") or {}
-    if how == "stopped":
-        before.stop()
-    else:
-        before.kill()
-
-    after.start()
+    take_over(zookeeper, before, after, how)
     found = until(lambda: states(offline, after), "the coordinator to load", 60)
     assert {name: row["producer_id"] for name, row in found.items()} == {
         name: row["producer_id"] for name, row in known.items()
@@ -120,6 +142,49 @@ def test_the_next_broker_knows_every_transaction_and_ends_the_open_ones(
     assert read_committed(after.bootstrap, "payments") == [1, 2, 3, 8, 9]
 
 
-def _settled(found: dict[str, Any]) -> dict[str, Any] | None:
-    ended = [found.get(name, {}).get("state", "") for name in ("done", "aborted")]
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+@pytest.mark.parametrize(("first", "second"), [("theirs", "ours"), ("ours", "theirs")])
+def test_the_next_broker_sends_the_markers_that_are_missing(
+    zookeeper: ZooKeeper,
+    brokers: dict[str, Either],
+    helper: BrokerProcess,
+    offline: Barnabas,
+    first: str,
+    second: str,
+    how: str,
+) -> None:
+    """The other leader is down when the transactions end: they stay prepared."""
+    before, after = brokers[first], brokers[second]
+    before.start()
+    producer_of(before, "first").abort_transaction(30)  # creates the topic, while one broker is up
+    helper.start()
+    each_leads_one = [[0], [1]]
+    create_topics(before.bootstrap, {"payments": each_leads_one})
+    commits, aborts = producer_of(before, "commits"), producer_of(before, "aborts")
+    send(commits, 2, 3)
+    send(aborts, 4, 5)
+    helper.kill()
+    commits.commit_transaction(30)
+    aborts.abort_transaction(30)
+    until(lambda: _prepared(states(offline, before)), "the outcomes")
+    take_over(zookeeper, before, after, how)
+    until(lambda: _prepared(states(offline, after)), lambda: str(states(offline, after)), 60)
+    helper.start()
+    until(lambda: _settled(states(offline, after), "commits", "aborts"), "the markers", 60)
+    assert read_committed(after.bootstrap, "payments") == [2, 3]
+    successor = producer_of(after, "commits")
+    send(successor, 6, 7)
+    successor.commit_transaction(30)
+    assert read_committed(after.bootstrap, "payments") == [2, 3, 6, 7]
+
+
+def _prepared(found: dict[str, Any]) -> bool:
+    ended = [found.get(name, {}).get("state", "") for name in ("commits", "aborts")]
+    return ended == ["PrepareCommit", "PrepareAbort"]
+
+
+def _settled(
+    found: dict[str, Any], committed: str = "done", aborted: str = "aborted"
+) -> dict[str, Any] | None:
+    ended = [found.get(name, {}).get("state", "") for name in (committed, aborted)]
     return found if ended == ["CompleteCommit", "CompleteAbort"] else None

@@ -3,7 +3,11 @@
 import asyncio
 import os
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
 from typing import Final
@@ -21,7 +25,6 @@ from tests.support.waiting import until
 
 KILLS: Final = int(os.environ.get("BARNABAS_CRASHES", "20"))
 SETTINGS: Final = (
-    "default.replication.factor=3",
     "transaction.state.log.num.partitions=3",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms=1000",
     "offsets.topic.num.partitions=3",
@@ -29,6 +32,13 @@ SETTINGS: Final = (
     "zookeeper.session.timeout.ms=3000",
 )
 NAME: Final = "clerk"
+DISTURBANCES: Final = (
+    "kill coordinator",
+    "kill client",
+    "pause coordinator",
+    "pause client",
+    "kill any",
+)
 
 
 def coordinator(cluster: Cluster, transactional_id: str) -> int:
@@ -58,7 +68,7 @@ def started(make: Callable[..., Cluster], count: int) -> Cluster:
     cluster.wait_settled()
     admin = ConfluentAdmin(cluster.bootstrap)
     for topic in ("in", "out"):
-        admin.create_topic(topic, PARTITIONS)
+        admin.create_topic(topic, PARTITIONS, replicas=3)
     fill(cluster.bootstrap, "in", count)
     return cluster
 
@@ -80,31 +90,85 @@ def test_each_input_has_one_output_though_the_coordinator_is_killed(
     assert read_committed(cluster.bootstrap, "out") == list(range(count))
 
 
+class Clients:
+    """Processes that consume, transform and produce: one at work, and those that it fenced."""
+
+    def __init__(self, bootstrap: str, wanted: int, log: Path) -> None:
+        module = "tests.support.transforming"
+        self._command = [sys.executable, "-m", module, bootstrap, "in", "out", NAME, str(wanted)]
+        self._log = log
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> "Clients":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def at_work(self) -> "subprocess.Popen[bytes]":
+        """The newest process; another one if it has ended, as a fenced one does."""
+        if not self._processes or self._processes[-1].poll() is not None:
+            return self.replace()
+        return self._processes[-1]
+
+    def are_done(self) -> bool:
+        """Whether one has consumed all; otherwise one is at work."""
+        is_done = any(process.poll() == 0 for process in self._processes)
+        return is_done or self.at_work().poll() == 0
+
+    def replace(self) -> "subprocess.Popen[bytes]":
+        """Start one more, which fences the others."""
+        with self._log.open("ab") as output:
+            self._processes.append(subprocess.Popen(self._command, stdout=output, stderr=output))
+        return self._processes[-1]
+
+    def elapse(self, seconds: float) -> None:
+        """Let the clients work for a while, or to their end."""
+        with suppress(subprocess.TimeoutExpired):
+            self.at_work().wait(seconds)
+
+
+def disturb(cluster: Cluster, clients: Clients, kind: str, chance: random.Random) -> None:
+    """One kill or pause, and its end."""
+    what, whom = kind.split()
+    if whom == "client":
+        client = clients.at_work()
+        client.send_signal(signal.SIGKILL if what == "kill" else signal.SIGSTOP)
+        clients.replace()
+        clients.elapse(chance.uniform(1, 15))
+        client.send_signal(signal.SIGCONT)  # it finds itself fenced; a killed one is gone
+        return
+    number = chance.choice(list(cluster.running)) if whom == "any" else coordinator(cluster, NAME)
+    broker = cluster.brokers[number]
+    if what == "kill":
+        broker.kill()
+        clients.elapse(chance.uniform(0, 4))
+        cluster.start([number])
+    else:
+        broker.pause()
+        clients.elapse(chance.uniform(0.5, 8))
+        broker.resume()
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_each_input_has_one_output_through_many_kills_and_pauses(
     fresh_cluster: Callable[..., Cluster], tmp_path: Path
 ) -> None:
-    count = 4_000
-    cluster = started(fresh_cluster, count)
+    at_once = 200
+    wanted = at_once * KILLS
+    cluster = started(fresh_cluster, 0)
     chance = random.Random(7)
-    with Transformer(cluster.bootstrap, "in", "out", NAME, count) as transformer:
-        for kind in cycle(("kill coordinator", "kill any", "pause coordinator")):
-            done = transformer.done.wait(chance.uniform(0.5, 3))
-            if done or not KILLS:
-                break
-            number = chance.choice(list(cluster.running))
-            if "coordinator" in kind:
-                number = coordinator(cluster, NAME)
-            broker = cluster.brokers[number]
-            if kind.startswith("kill"):
-                broker.kill()
-                transformer.done.wait(chance.uniform(0, 4))
-                cluster.start([number])
-            else:
-                broker.pause()
-                transformer.done.wait(chance.uniform(0.5, 8))
-                broker.resume()
+    with Clients(cluster.bootstrap, wanted, tmp_path / "clients.log") as clients:
+        for done, kind in zip(range(0, wanted, at_once), cycle(DISTURBANCES), strict=False):
+            fill(cluster.bootstrap, "in", at_once, done)
+            clients.elapse(chance.uniform(0.5, 3))
+            disturb(cluster, clients, kind, chance)
             cluster.wait_settled()
-        assert transformer.done.wait(300), transformer.failures
-    assert read_committed(cluster.bootstrap, "out") == list(range(count))
+        until(clients.are_done, clients.log, 300)
+    assert read_committed(cluster.bootstrap, "out") == list(range(wanted))

@@ -98,7 +98,7 @@ def test_a_streams_application_counts_words_exactly_once_through_kills(
     cluster = started(fresh_cluster, 0)
     admin = ConfluentAdmin(cluster.bootstrap)
     for topic in ("lines", "counts"):
-        admin.create_topic(topic, PARTITIONS)
+        admin.create_topic(topic, PARTITIONS, replicas=3)
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     sent: Counter[str] = Counter()
 

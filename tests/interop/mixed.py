@@ -55,11 +55,16 @@ class Mixed:
     """Two brokers of Barnabas and one of Kafka; the first to start is the controller."""
 
     def __init__(
-        self, kafka: ApacheKafka, folder: Path, zookeeper: str, their_properties: Mapping[str, str]
+        self,
+        kafka: ApacheKafka,
+        folder: Path,
+        zookeeper: str,
+        their_properties: Mapping[str, str],
+        our_overrides: Sequence[str] = (),
     ) -> None:
         self.kafka = kafka
         self.zookeeper = zookeeper
-        settings = [f"{key}={value}" for key, value in _BOTH.items()]
+        settings = [*(f"{key}={value}" for key, value in _BOTH.items()), *our_overrides]
         self.ours = Cluster(folder, zookeeper, len(OURS), settings)
         address = ZooKeeper(
             kafka, folder / "theirs"

@@ -136,9 +136,13 @@ class ConfluentAdmin(Admin):
         self.client = admin.AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
     def create_topic(
-        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        replicas: int = 1,
     ) -> None:
-        topic = admin.NewTopic(name, partitions, 1, config=dict(configs or {}))
+        topic = admin.NewTopic(name, partitions, replicas, config=dict(configs or {}))
         only_result(self.client.create_topics([topic]))
 
     def delete_topic(self, name: str) -> None:

@@ -13,7 +13,7 @@ from tests.support.apache_kafka import ApacheKafka
 from tests.support.confluent_client import admin
 from tests.support.waiting import suspend
 
-READY_WITHIN_S: Final = 60.0
+READY_WITHIN_S: Final = 180.0
 STOPPED_WITHIN_S: Final = 60.0
 SHOWN_LINES: Final = 40
 
@@ -112,7 +112,7 @@ class ZooKeeper(JavaProcess):
         """Run commands in ZooKeeper's shell, one a line; return the output."""
         script = "".join(f"{command}\n" for command in commands)
         shell = "org.apache.zookeeper.ZooKeeperMain"
-        wait = ("-waitforconnection", "-timeout", "30000", "-server", self.address)
+        wait = ("-waitforconnection", "-timeout", "120000", "-server", self.address)
         return self.kafka.run(shell, *wait, stdin=script)
 
 

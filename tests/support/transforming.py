@@ -1,5 +1,10 @@
-"""Consume-transform-produce in transactions, by confluent-kafka, until every input is consumed."""
+"""Consume-transform-produce in transactions, by confluent-kafka, until every input is consumed.
 
+Run as a program it is a process of its own: BOOTSTRAP SOURCE TARGET NAME WANTED. It ends when every
+input is consumed, or when another process has fenced it.
+"""
+
+import sys
 import time
 from threading import Event, Thread
 from typing import Any, Final
@@ -11,12 +16,14 @@ from tests.support.clients import PATIENCE_S
 PARTITIONS: Final = 2
 _BATCH: Final = 20
 _STEP_S: Final = 10.0
+FENCED: Final = 3  # the exit code
 
 
-def fill(bootstrap: str, topic: str, count: int) -> None:
-    """Produce the numbers 0 to `count` to a topic."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
-    for number in range(count):
+def fill(bootstrap: str, topic: str, count: int, first: int = 0) -> None:
+    """Produce `count` numbers to a topic, each once."""
+    settings = {"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True}
+    producer = Producer(settings)
+    for number in range(first, first + count):
         producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
     assert producer.flush(PATIENCE_S) == 0
 
@@ -83,10 +90,16 @@ class Transformer:
 
     def _run(self) -> None:
         while not self._stopping.is_set() and not self.done.is_set():
-            try:
-                self._live()
-            except KafkaException as failure:
-                self.failures.append(str(failure))
+            self.live()
+
+    def live(self) -> bool:
+        """Work until an error; returns whether the producer was fenced."""
+        try:
+            self._live()
+        except KafkaException as failure:
+            self.failures.append(str(failure))
+            return bool(failure.args[0].code() == KafkaError._FENCED)
+        return False
 
     def _live(self) -> None:
         """The life of one process: a producer that fences its predecessor, and a consumer."""
@@ -164,3 +177,17 @@ def _until_done(step: Any) -> None:
                 raise
         else:
             return
+
+
+def main() -> None:
+    bootstrap, source, target, name, wanted = sys.argv[1:]
+    transformer = Transformer(bootstrap, source, target, name, int(wanted))
+    is_fenced = False
+    while not (transformer.done.is_set() or is_fenced):
+        is_fenced = transformer.live()
+        print(*transformer.failures[-1:], flush=True)
+    sys.exit(FENCED if is_fenced else 0)
+
+
+if __name__ == "__main__":
+    main()

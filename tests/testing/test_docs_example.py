@@ -1,4 +1,4 @@
-"""The example of docs/testing.md works: the test finds the bug, and the fix passes it."""
+"""The examples of docs/testing.md work: a test finds the bug, the fix and the other test pass."""
 
 import re
 import subprocess
@@ -42,7 +42,7 @@ def write(folder: Path, **modules: str) -> None:
 
 
 def test_the_bug_is_found_by_the_test_and_only_by_a_failover(tmp_path: Path) -> None:
-    (_, buggy), (_, test), (_, fixed) = BLOCK.findall(PAGE)
+    (_, buggy), (_, test), (_, fixed), (_, payments) = BLOCK.findall(PAGE)
     assert len(test[test.index("@pytest") :].splitlines()) <= 10
     kill = next(line for line in test.splitlines(True) if "kill_unclean" in line)
     healthy = test.replace(kill, "")
@@ -58,6 +58,7 @@ def test_the_bug_is_found_by_the_test_and_only_by_a_failover(tmp_path: Path) -> 
         )
     write(tmp_path / "0_light", test_light=PLUGIN_IS_LIGHT)
     write(tmp_path / "d_mistake", test_mistake=MISTAKE)
+    write(tmp_path / "e_payments", test_payments=payments)
     outcomes, printed = run(tmp_path)
     assert outcomes == {
         "0_light": "PASSED",
@@ -65,6 +66,7 @@ def test_the_bug_is_found_by_the_test_and_only_by_a_failover(tmp_path: Path) -> 
         "b_buggy": "FAILED",
         "c_fixed": "PASSED",
         "d_mistake": "ERROR",
+        "e_payments": "PASSED",
     }, printed
     assert "assert 0 == 5050" in printed
     assert "accepts brokers=, config=, session_timeout_ms= and not broker" in printed

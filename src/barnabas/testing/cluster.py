@@ -329,12 +329,12 @@ class Cluster:
         """Kill the coordinator as by SIGKILL once the id is in this state; return its number.
 
         Another thread runs the transaction. Markers are held until then, so that the states
-        PrepareCommit and PrepareAbort last.
+        PrepareCommit and PrepareAbort last; a transaction that is to complete needs them.
 
         Raises  NotInTime, nothing is killed
         """
         check_state(state)
-        self._faults.delay_markers(timeout, None)
+        self._faults.delay_markers(0 if state.startswith("Complete") else timeout, None)
         try:
             address = wait_for_state(self.bootstrap_servers, transactional_id, state, timeout)
             (coordinator,) = (n for n in self.running if self.address(n) == address)

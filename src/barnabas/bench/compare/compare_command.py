@@ -56,7 +56,7 @@ def compare(
         typer.Option(
             help="Cases with one of these words in their name or that of a row: produce, lz4,"
             " 100 B, latency, prepared, unbatched, rebalance, cost, cold, start, replicated,"
-            " leader, controller."
+            " leader, controller; or transactions, which run by name alone."
         ),
     ] = "",
     clients: Annotated[
@@ -308,10 +308,12 @@ def _cases(
     Raises  BadParameter for a word that matches no case
     """
     from barnabas.bench.compare.compare_cases import CASES
+    from barnabas.bench.compare.transaction_cases import TRANSACTION_CASES
 
+    every = (*CASES, *TRANSACTION_CASES) if words else CASES
     possible = [
         case
-        for case in (several.cases() if several else CASES)
+        for case in (several.cases() if several else every)
         if (full or not case.crossed)
         and not (bootstrap and (case.local or case.fresh))
         and not (case.compiled and shutil.which("cc") is None)

@@ -28,6 +28,7 @@ NEAREST: Final = {
     "replicated": ("replication",),
     "leader": ("replication",),
     "controller": ("failover",),
+    "transactions": ("produce", "clients"),
 }
 
 

@@ -199,6 +199,8 @@ def _properties(brokers: int) -> dict[str, str]:
     return {
         "auto.create.topics.enable": "false",
         "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(min(2, brokers)),
         "min.insync.replicas": str(min(2, brokers)),
         "group.initial.rebalance.delay.ms": "0",
         "log.segment.delete.delay.ms": "0",

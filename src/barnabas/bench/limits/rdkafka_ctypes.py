@@ -100,6 +100,17 @@ class LeanProducer:
         self._library.rd_kafka_poll(self._client, 0 if taken == count else 1)
         return int(taken)
 
+    def init_transactions(self, within_s: float) -> None:
+        """Get the producer id and epoch of its `transactional.id`. Raises KafkaException."""
+        _check_step(self._library.rd_kafka_init_transactions(self._client, int(1e3 * within_s)))
+
+    def begin_transaction(self) -> None:
+        _check_step(self._library.rd_kafka_begin_transaction(self._client))
+
+    def commit_transaction(self, within_s: float) -> None:
+        """Flush and commit. Raises KafkaException, also if a message was not acknowledged."""
+        _check_step(self._library.rd_kafka_commit_transaction(self._client, int(1e3 * within_s)))
+
     def flush(self, within_s: float) -> int:
         """Wait for acknowledgements; return the number of messages still unacknowledged."""
         deadline = time.perf_counter() + within_s
@@ -184,11 +195,21 @@ def _check(error: int) -> None:
         raise KafkaException(KafkaError(error))
 
 
+def _check_step(error: int | None) -> None:
+    """Raises KafkaException for the error of a transaction's step, which is freed."""
+    if error is not None:
+        library, held = _library(), c_void_p(error)
+        code = library.rd_kafka_error_code(held)
+        library.rd_kafka_error_destroy(held)
+        _check(code)
+
+
 @cache
 def _library() -> CDLL:
     """The library, found through the module that is linked with it."""
     library = CDLL(cimpl.__file__)
-    for name in ("conf_new", "new", "topic_new", "queue_get_consumer"):
+    steps = ("init_transactions", "begin_transaction", "commit_transaction")
+    for name in ("conf_new", "new", "topic_new", "queue_get_consumer", *steps):
         getattr(library, f"rd_kafka_{name}").restype = c_void_p
     library.rd_kafka_topic_partition_list_new.restype = POINTER(_Partitions)
     library.rd_kafka_topic_partition_list_add.restype = POINTER(_Partition)

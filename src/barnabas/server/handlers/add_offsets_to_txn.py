@@ -35,7 +35,7 @@ async def _add(broker: Broker, request: AddOffsetsToTxnRequest) -> ErrorCode:
     if not request.transactional_id:
         return ErrorCode.invalid_request
     partition = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_of(request.group_id))
-    return await broker.transactions.add(
+    return await broker.transactions.add_when_ended(
         AddPartitions(
             request.transactional_id,
             Producer(request.producer_id, request.producer_epoch),

@@ -6,6 +6,7 @@ nothing. Brokers add partitions when a client of `transaction.version` 2 writes 
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -79,7 +80,7 @@ async def _of_broker(broker: Broker, sent: AddPartitionsToTxnTransaction) -> Cod
             return dict.fromkeys(request.partitions, ErrorCode.invalid_request)
         if sent.verify_only:
             return await broker.transactions.verify(request)
-        return await _add(broker, request)
+        return await _add(broker, request, broker.transactions.add)
     except BrokerError as e:
         return dict.fromkeys(request.partitions, e.code)
 
@@ -100,7 +101,9 @@ async def _of_client(broker: Broker, call: Call) -> Codes:
             ResourceType.TRANSACTIONAL_ID,
             request.transactional_id,
         )
-        codes = _denied(request, call.access) or await _add(broker, request)
+        # Not for brokers: one that waits would hold up all transactions of its request.
+        add = broker.transactions.add_when_ended
+        codes = _denied(request, call.access) or await _add(broker, request, add)
     except BrokerError as e:
         codes = dict.fromkeys(request.partitions, e.code)
     knows = call.version >= _FENCED
@@ -123,7 +126,9 @@ def _denied(request: AddPartitions, access: Access) -> Codes:
     }
 
 
-async def _add(broker: Broker, request: AddPartitions) -> Codes:
+async def _add(
+    broker: Broker, request: AddPartitions, add: Callable[[AddPartitions], Awaitable[ErrorCode]]
+) -> Codes:
     """All partitions are added, or none: the good ones are then not attempted."""
     unknown = {
         each: ErrorCode.unknown_topic_or_partition
@@ -132,7 +137,7 @@ async def _add(broker: Broker, request: AddPartitions) -> Codes:
     }
     if unknown:
         return dict.fromkeys(request.partitions, ErrorCode.operation_not_attempted) | unknown
-    return dict.fromkeys(request.partitions, await broker.transactions.add(request))
+    return dict.fromkeys(request.partitions, await add(request))
 
 
 def _partitions(topics: Any) -> frozenset[TopicPartition]:

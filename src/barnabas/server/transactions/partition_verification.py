@@ -34,8 +34,8 @@ Codes: TypeAlias = Mapping[TopicPartition, ErrorCode]
 
 # The first version of AddPartitionsToTxn that verifies; older coordinators cannot be asked.
 VERIFIES_SINCE: Final = 4
-# A transaction that is still ending is asked about again, as Kafka does.
-AGAIN_S: Final = 0.02
+# A transaction that is still ending is asked about again, as Kafka does (after 20 ms).
+AGAIN_S: Final = 0.005
 AGAIN_FOR_S: Final = 0.1
 
 

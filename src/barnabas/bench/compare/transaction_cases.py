@@ -1,0 +1,135 @@
+"""The cases of `bench compare` with transactions: rate, throughput, and time to commit.
+
+They run when `--only` names them. A producer begins, sends, and commits one transaction after the
+other, as librdkafka does it; several producers have a thread each.
+"""
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from statistics import quantiles
+from typing import Final
+
+from barnabas.bench.clusters.bench_topics import PATIENCE_S, client_settings
+from barnabas.bench.compare.compare_cases import Case, CaseMetric, Effort, Turns
+from barnabas.bench.compare.compare_load import topic
+from barnabas.bench.compare.compare_sites import Site
+from barnabas.bench.limits.rdkafka_ctypes import LeanProducer, Values
+
+RECORD_BYTES: Final = 1024
+PARTITIONS: Final = 4
+TURNS: Final = 4
+WARM_SHARE: Final = 5.0  # brokers are warmed up for so many times `load_s`
+LEAST: Final = 4  # transactions in a turn
+_NUMBERS: Final = count()
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLoad:
+    """Transactions of this many records, by one producer or by several at a time."""
+
+    records: int
+    producers: int = 1
+
+    @property
+    def name(self) -> str:
+        noun = "record" if self.records == 1 else "records"
+        many = "" if self.producers == 1 else f", {self.producers} producers"
+        return f"transactions of {self.records:,} {noun}{many}"
+
+
+def measured(load: TransactionLoad, site: Site, effort: Effort) -> Turns:
+    """Transactions a second, MB/s, and p99 of the time to commit in ms; in turns."""
+    values = Values(min(load.records, 500), RECORD_BYTES)
+    commits_s, took_s = list[float](), 0.0
+    with topic(site, PARTITIONS) as name, ExitStack() as stack:
+        producers = [stack.enter_context(_producer(site, name)) for _ in range(load.producers)]
+        threads = stack.enter_context(ThreadPoolExecutor(load.producers))
+        work = partial(_commits, load.records, values)
+        list(threads.map(partial(work, effort.load_s * WARM_SHARE), producers))
+        for _ in range(TURNS):
+            yield
+            start = time.perf_counter()
+            for found in threads.map(partial(work, effort.load_s / 2), producers):
+                commits_s += found
+            took_s += time.perf_counter() - start
+    rate = len(commits_s) / took_s
+    return rate, rate * load.records * RECORD_BYTES / 1e6, 1e3 * quantiles(commits_s, n=100)[98]
+
+
+def at_once(load: TransactionLoad, site: Site, effort: Effort) -> Sequence[float]:
+    """The same without turns, for a cluster of its own."""
+    turns = measured(load, site, effort)
+    while True:
+        try:
+            next(turns)
+        except StopIteration as over:
+            found: Sequence[float] = over.value
+            return found
+
+
+def _producer(site: Site, name: str) -> LeanProducer:
+    settings = {
+        "transactional.id": f"{name}-{next(_NUMBERS)}",
+        "linger.ms": 0,
+        "batch.size": 128 * 1024,
+        "queue.buffering.max.messages": 100_000,
+    }
+    producer = LeanProducer(client_settings(site.bootstrap, **settings), name)
+    producer.connect(PATIENCE_S)
+    producer.init_transactions(PATIENCE_S)
+    return producer
+
+
+def _commits(records: int, values: Values, seconds: float, producer: LeanProducer) -> list[float]:
+    """Transactions for so many seconds; returns the time that each commit took."""
+    start, took_s = time.perf_counter(), list[float]()
+    while len(took_s) < LEAST or time.perf_counter() - start < seconds:
+        producer.begin_transaction()
+        for sent in range(0, records, values.count):
+            _hand_over(producer, (len(took_s) + sent // values.count) % PARTITIONS, values)
+        begun = time.perf_counter()
+        producer.commit_transaction(PATIENCE_S)
+        took_s.append(time.perf_counter() - begun)
+    return took_s
+
+
+def _hand_over(producer: LeanProducer, partition: int, values: Values) -> None:
+    taken = 0
+    while taken < values.count:
+        taken += producer.hand_over(partition, values, taken)
+
+
+def _case(load: TransactionLoad, brokers: int) -> Case:
+    where = "" if brokers == 1 else ", three brokers"
+    fresh = brokers > 1
+    return Case(
+        f"transactions {load.records} {load.producers} {brokers}",
+        (
+            CaseMetric(f"{load.name}{where}", "/s", goal=1.5),
+            CaseMetric(f"throughput, {load.name}{where}", "MB/s", goal=1.5),
+            CaseMetric(f"time to commit p99, {load.name}{where}", "ms", less=True, goal=1.0),
+        ),
+        partial(at_once if fresh else measured, load),
+        brokers=brokers,
+        fresh=fresh,
+        set_up_s=16.0 if fresh else 2.0,
+        work_s=28.0,
+        most=4,
+    )
+
+
+TRANSACTION_CASES: Final = tuple(
+    _case(load, brokers)
+    for brokers in (1, 3)
+    for load in (
+        TransactionLoad(1),
+        TransactionLoad(100),
+        TransactionLoad(10_000),
+        TransactionLoad(1, producers=10),
+    )
+)
