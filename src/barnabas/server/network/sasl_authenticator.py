@@ -18,6 +18,7 @@ from barnabas.base.randomness import Random
 from barnabas.security.principal import Principal
 from barnabas.security.sasl import Conversation, SaslFailed, SaslListener
 from barnabas.security.scram_credentials import ScramCredentials
+from barnabas.security.token_cache import TokenCache
 from barnabas.server.network.authentication_state import (
     NEXT,
     AuthenticationEvent,
@@ -60,6 +61,7 @@ class SaslPorts:
     """The parts and limits that all authentications share."""
 
     credentials: ScramCredentials
+    tokens: TokenCache
     clock: Clock
     random: Random
     max_token_bytes: int
@@ -185,7 +187,7 @@ class SaslAuthenticator:
             return response(ErrorCode.unsupported_sasl_mechanism)
         self._mechanism = mechanism
         self._conversation = self._listener.begin(
-            mechanism, self._ports.credentials, self._ports.random
+            mechanism, self._ports.credentials, self._ports.tokens, self._ports.random
         )
         self._on(E.HANDSHAKE_V0 if version == 0 else E.HANDSHAKE)
         connection.serve_with(self, self._ports.max_token_bytes)
