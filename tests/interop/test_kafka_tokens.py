@@ -83,5 +83,4 @@ def test_kafkas_tool_manages_tokens_and_a_java_client_logs_in_with_one(
     tool("--expire", "--expiry-time-period", "-1", "--hmac", hmac)
     assert ROW.search(tool(*own)) is None
     with pytest.raises(AssertionError, match="SaslAuthenticationException"):
-        tokens = ("--command-config", str(token), "--describe")
-        kafka.run(TOKENS, *server, *tokens)
+        kafka.run(TOKENS, *server, "--command-config", str(token), "--describe")

@@ -146,7 +146,7 @@ def test_half_a_handshake_costs_little_and_ends_in_bounded_time(
             waiting.append(sock)
         connect(broker, {})
         used = _resident(broker.process.pid) - before
-        assert used < half * 96 * 1024, f"{used // half} bytes a connection"
+        assert used < half * 64 * 1024, f"{used // half} bytes a connection"
         for sock in waiting:
             _until_closed(sock)
     finally:

@@ -26,6 +26,7 @@ from barnabas.server.network.connection_state import NEXT, ConnectionEvent, Conn
 from barnabas.server.network.known_requests import KnownRequests
 from barnabas.server.network.receive_buffer import (
     LARGE,
+    NOTHING_RECEIVED,
     READ_AHEAD,
     BadFrameSize,
     ReceiveBuffer,
@@ -112,7 +113,7 @@ class Connection(asyncio.BufferedProtocol):
         self._failures = failures
         self._state = ConnectionState.NEW
         self._writer: SocketWriter | None = None
-        self._received = ReceiveBuffer()
+        self._received = NOTHING_RECEIVED
         self._memory = memory
         self.taken = 0  # of it
         self.waits_for_memory = False
@@ -196,6 +197,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._on(ConnectionEvent.CONNECTED)
+        self._received = ReceiveBuffer()
         self._writer = SocketWriter(transport)
         self.last_active = self._now()
         peer = transport.get_extra_info("peername")

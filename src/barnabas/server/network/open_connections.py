@@ -48,19 +48,21 @@ class OpenConnections:
             self._timer,
         )
         self._idle_watches[connection] = watch
-        refusal = self._quotas.add(connection.host)
+        refusal = self._quotas.add(connection.host, connection.listener)
         if self._closing:
             return "the broker stops"
         if refusal is None:
             watch.arm()
             if throttle_ms := self._quotas.throttle_ms(connection.host, connection.now()):
                 connection.close_later(throttle_ms)
+            elif delay_ms := self._quotas.delay_ms(connection.listener, connection.now()):
+                connection.throttle(delay_ms)
         return refusal
 
     def lost(self, connection: Connection) -> None:
         self._timer.cancel(self._idle_watches.pop(connection))
         self._stall_watch.discard(connection)
-        self._quotas.remove(connection.host)
+        self._quotas.remove(connection.host, connection.listener)
         self._lost.count()
         if not self._idle_watches:
             self._all_gone.set()
