@@ -163,7 +163,13 @@ class Node:
     def _acl_admin(self) -> AclAdmin | None:
         if self.authorizer is None:
             return None
-        return AclAdmin(self._coordination, self.authorizer, self.connections, self._sessions)
+        return AclAdmin(
+            self._coordination,
+            self.authorizer,
+            self.connections,
+            self._sessions,
+            self.environment.safeguards,
+        )
 
     def _make_cluster(self) -> None:
         """This broker's place in the cluster, its topics and groups."""

@@ -204,14 +204,14 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(peer, tuple):
             self.host, self.port = peer[0], peer[1]
         if (refusal := self._registry.admit(self)) is not None:
-            self.close(refusal)
+            self.close_stranger(refusal)
         elif self.authentication is not None:
             self.authentication.begin(self, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         received = self._received
         if not self.is_closing and not self._queue and received.end > received.start:
-            log.info("connection lost within a request peer=%s", self.peer)
+            self.log_once("connection lost within a request peer=%s", self.peer)
         self._on(ConnectionEvent.LOST)
         if self._throttling is not None:
             self._throttling.cancel()
@@ -366,7 +366,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._queue:
             self._queue.append(Refusal(why))
         else:
-            self.close(why)
+            self.close_stranger(why)
 
     def _why_refused(self, error: Exception) -> str:
         if isinstance(error, LawBroken):
@@ -409,7 +409,7 @@ class Connection(asyncio.BufferedProtocol):
         """Send the responses at the head of the queue, unless more are about to come."""
         refusal = self._queue.take(self._ready, self._waited)
         if refusal is not None:
-            self.close(refusal.why)
+            self.close_stranger(refusal.why)
             self._queue.abandon()
             return
         self.last_active = self._now()
@@ -544,6 +544,16 @@ class Connection(asyncio.BufferedProtocol):
         if not self.is_closing:
             log.info("connection closed peer=%s why=%s", self.peer, why)
         self.close_quietly()
+
+    def close_stranger(self, why: str) -> None:
+        """The same, for a reason that its client may give again and again: see `flood_log`."""
+        if not self.is_closing:
+            self.log_once("connection closed peer=%s why=%s", self.peer, why)
+        self.close_quietly()
+
+    def log_once(self, message: str, *facts: object) -> None:
+        """See `flood_log`."""
+        self._registry.log_once(self, message, *facts)
 
     def close_stalled(self, stalled_ms: int) -> None:
         """Close at once: the client does not send the rest of its request."""

@@ -10,6 +10,7 @@ from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import NEVER_MS, TimerTask
 from barnabas.server.network.connection import Connection
 from barnabas.server.network.connection_quotas import ConnectionQuotas
+from barnabas.server.network.flood_log import FloodLog
 from barnabas.server.network.request_memory import RequestMemory
 
 # How long a stopping broker waits for clients to read their last responses.
@@ -32,6 +33,7 @@ class OpenConnections:
         self.memory = RequestMemory(quotas.limits.queued_max_request_bytes)
         self._stall_watch = _StallWatch(self.memory, quotas.limits.receive_stall_timeout_ms, timer)
         self._lost = _LostConnections(timer)
+        self.floods = FloodLog()
         self._all_gone = asyncio.Event()
         self._closing = False
 
@@ -66,6 +68,10 @@ class OpenConnections:
         self._lost.count()
         if not self._idle_watches:
             self._all_gone.set()
+
+    def log_once(self, connection: Connection, message: str, *facts: object) -> None:
+        """See `flood_log`."""
+        self.floods.info(connection.host, connection.now(), message, *facts)
 
     def forget_shortcuts(self) -> None:
         """Serve the next request of every connection the long way: rights or quotas changed."""

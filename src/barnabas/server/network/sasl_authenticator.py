@@ -6,7 +6,6 @@ again, or when the session is over (KIP-368).
 """
 
 import asyncio
-import logging
 import struct
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -32,8 +31,6 @@ from barnabas.wire.varint import Truncated, skip_tags
 
 if TYPE_CHECKING:
     from barnabas.server.network.connection import Connection
-
-log = logging.getLogger("barnabas.authentication")
 
 _HEADER = struct.Struct(">hhih")
 _SIZE = struct.Struct(">i")
@@ -117,7 +114,7 @@ class SaslAuthenticator:
 
     def _late(self, connection: "Connection") -> None:
         self._ports.statistics.failed += 1
-        connection.close(
+        connection.close_stranger(
             f"not authenticated within {self._ports.timeout_s:g} s,"
             " barnabas.authentication.timeout.ms"
         )
@@ -305,7 +302,7 @@ class SaslAuthenticator:
         if self._state is not S.FAILED:
             self._on(E.REFUSED)
         self._ports.statistics.failed += 1
-        log.info(
+        connection.log_once(
             "authentication failed peer=%s listener=%s mechanism=%s why=%s",
             connection.peer,
             connection.listener,
@@ -322,7 +319,7 @@ class SaslAuthenticator:
 def _close(pending: Pending, answer: bytes | None, connection: "Connection") -> None:
     if not pending.abandoned:
         pending.answer(Refusal("authentication failed") if answer is None else answer)
-        connection.close("authentication failed")
+        connection.close_quietly()
 
 
 def _read_header(frame: memoryview) -> tuple[int, int, int, int]:
