@@ -15,7 +15,7 @@ import uvloop
 
 from barnabas.base.errors import ConfigError, PeerGone
 from barnabas.client.blocking_connection import BlockingConnection
-from barnabas.client.connection import AsyncConnection
+from barnabas.client.connection import AsyncConnection, fetched_token
 from barnabas.client.security import AuthenticationFailed, SecurityContext
 from tests.client.scram_server import ScramServer
 
@@ -384,3 +384,26 @@ def test_a_property_that_cannot_be_meant_is_reported(
         SecurityContext.of(properties)
 
     assert str(wrong.value).startswith(sentence)
+
+
+def test_a_token_is_fetched_off_the_loop() -> None:
+    """The endpoint is served by the loop that asks: it would wait for itself otherwise."""
+
+    async def grant(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        body = b'{"access_token": "granted"}'
+        writer.write(b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        writer.close()
+
+    async def fetched() -> bytes | None:
+        async with await asyncio.start_server(grant, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            security = SecurityContext.of(
+                {
+                    "security.protocol": "SASL_PLAINTEXT",
+                    "sasl.mechanism": "OAUTHBEARER",
+                    "sasl.oauthbearer.token.endpoint.url": f"http://127.0.0.1:{port}/token",
+                }
+            )
+            return await fetched_token(security)
+
+    assert b"auth=Bearer granted\x01" in (asyncio.run(fetched()) or b"")

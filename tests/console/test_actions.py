@@ -4,11 +4,17 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from starlette.requests import Request
 
+from barnabas.base.randomness import Random
 from barnabas.cli.main import run
+from barnabas.console.console_options import ConsoleOptions
+from barnabas.console.web.access import Sessions
+from barnabas.console.web.page import Page
 from tests.console.conftest import ConsoleProcess, Visitor, running_console
 from tests.support.broker import BrokerProcess
 from tests.support.confluent_client import admin
@@ -226,6 +232,30 @@ def test_a_proxy_names_the_person_and_nobody_else_gets_in(
         answer = request.get(f"{guarded.url}topics", headers={"X-Person": "grace"})
         assert answer.status == 200
         assert "grace" in answer.text()
+
+
+def test_the_header_is_believed_of_named_proxies_only(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["console", "--listen", "0.0.0.0:0", "--user-header", "X-Person"]) == 2
+    assert "name the proxy with --proxy" in capfd.readouterr().err
+    assert run(["console", "--user-header", "X-Person", "--proxy", "nowhere"]) == 2
+
+    def person(peer: str) -> str:
+        options = ConsoleOptions("b:1", user_header="X-Person", proxies=("10.0.0.5",))
+        state = SimpleNamespace(options=options, sessions=Sessions(Random()))
+        scope = {
+            "type": "http",
+            "path": "/",
+            "client": (peer, 1),
+            "headers": [(b"x-person", b"grace")],
+            "app": SimpleNamespace(state=SimpleNamespace(console=state)),
+        }
+        return Page(Request(scope)).person
+
+    assert [person(each) for each in ("10.0.0.5", "127.0.0.1", "10.0.0.6")] == [
+        "grace",
+        "grace",
+        "",
+    ]
 
 
 def test_a_name_of_another_site_is_not_served(visit: Visit, console: ConsoleProcess) -> None:

@@ -15,9 +15,12 @@ from barnabas.security.scram_credentials import (
     parse_credential,
 )
 from barnabas.security.scram_server import ScramServer
+from barnabas.security.token_cache import TokenCache
+from barnabas.znodes.token_layout import DelegationToken
 
 NOW = 1_000
 SALT = b"salt of the earth"
+NO_TOKENS = TokenCache("", Random(1))
 
 
 def credentials(user: str = "al,ice=", password: str = "secret") -> ScramCredentials:
@@ -31,7 +34,7 @@ def credentials(user: str = "al,ice=", password: str = "secret") -> ScramCredent
 
 
 def server(mechanism: str = "SCRAM-SHA-256") -> ScramServer:
-    return ScramServer(mechanism, HASHES[mechanism], credentials(), Random(1))
+    return ScramServer(mechanism, HASHES[mechanism], credentials(), NO_TOKENS, Random(1))
 
 
 @pytest.mark.parametrize("mechanism", HASHES)
@@ -41,7 +44,8 @@ def test_s14_our_client_and_scramp_are_authenticated(mechanism: str) -> None:
     client.verify(one.respond(client.final(one.respond(client.first(), NOW)), NOW))
     assert one.identity == Identity("al,ice=")
 
-    other = ScramServer(mechanism, HASHES[mechanism], credentials("bob", "p"), Random(2))
+    known = credentials("bob", "p")
+    other = ScramServer(mechanism, HASHES[mechanism], known, NO_TOKENS, Random(2))
     theirs = scramp.ScramClient([mechanism], "bob", "p")
     theirs.set_server_first(other.respond(theirs.get_client_first().encode(), NOW).decode())
     theirs.set_server_final(other.respond(theirs.get_client_final().encode(), NOW).decode())
@@ -96,17 +100,24 @@ def test_s14_the_whole_nonce_is_checked(nonce: str) -> None:
 
 
 def test_s14_tokenauth_authenticates_the_owner_of_a_delegation_token() -> None:
-    known = ScramCredentials()
-    salted = salted_password("sha512", "hmac", SALT, 4096)
-    known.know_token(
-        "id1", "owner", {"SCRAM-SHA-512": credential_of("SCRAM-SHA-512", salted, SALT, 4096)}, 9
-    )
-    one = ScramServer("SCRAM-SHA-512", "sha512", known, Random(1))
-    client = ScramClient("sha512", "id1", "hmac", "nonce", is_token=True)
-    client.verify(one.respond(client.final(one.respond(client.first(), NOW)), NOW))
-    assert one.identity == Identity("owner", 9, is_token=True)
-    plain = ScramServer("SCRAM-SHA-512", "sha512", known, Random(1))
-    client = ScramClient("sha512", "id1", "hmac", "nonce")
+    tokens = TokenCache("the key of the brokers", Random(1))
+    tokens.put(DelegationToken("id1", "User:owner", "User:owner", (), NOW, NOW + 9, NOW + 9))
+    secret = base64.b64encode(tokens.hmac("id1")).decode()
+
+    def conversation(now: int) -> ScramServer:
+        one = ScramServer("SCRAM-SHA-512", "sha512", ScramCredentials(), tokens, Random(1))
+        client = ScramClient("sha512", "id1", secret, "nonce", is_token=True)
+        client.verify(one.respond(client.final(one.respond(client.first(), now)), now))
+        return one
+
+    assert conversation(NOW).identity == Identity("owner", NOW + 9, is_token=True)
+    with pytest.raises(SaslFailed):
+        conversation(NOW + 10)
+    tokens.remove("id1")
+    with pytest.raises(SaslFailed):
+        conversation(NOW)
+    plain = ScramServer("SCRAM-SHA-512", "sha512", ScramCredentials(), tokens, Random(1))
+    client = ScramClient("sha512", "id1", secret, "nonce")
     with pytest.raises(SaslFailed):
         plain.respond(client.final(plain.respond(client.first(), NOW)), NOW)
 

@@ -90,6 +90,10 @@ def requests(topic_id: uuid.UUID) -> dict[ApiKey, Any]:
         ),
         ApiKey.DESCRIBE_LOG_DIRS: of(topics=(of(topic="t", partitions=(0,)),)),
         ApiKey.CREATE_PARTITIONS: of(topics=(TOPIC,), timeout=SOON, validate_only=True),
+        ApiKey.CREATE_DELEGATION_TOKEN: of(renewers=(), max_lifetime_ms=-1),
+        ApiKey.RENEW_DELEGATION_TOKEN: of(hmac=b"h", renew_period_ms=-1),
+        ApiKey.EXPIRE_DELEGATION_TOKEN: of(hmac=b"h", expiry_time_period_ms=-1),
+        ApiKey.DESCRIBE_DELEGATION_TOKEN: of(owners=None),
         ApiKey.DELETE_GROUPS: of(groups_names=("g",)),
         ApiKey.ELECT_LEADERS: of(
             election_type=0, topic_partitions=(of(topic="t", partitions=(0,)),)

@@ -41,6 +41,9 @@ from tests.support.served import ADVERTISED
 class Nobody:
     """Serves as registry of a connection that has no socket."""
 
+    def log_once(self, _: Connection, message: str, *facts: object) -> None:
+        pass
+
     def admit(self, _: Connection) -> str | None:
         return None
 

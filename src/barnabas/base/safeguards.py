@@ -14,6 +14,7 @@ class Safeguards:
     flush_before_checkpoint: bool = True  # else recovery points may lie beyond what was flushed
     min_insync_check: bool = True  # else acks=all is promised by however few are in sync
     sequence_check: bool = True  # else a producer's retry may be written twice
+    acl_invalidation: bool = True  # else decisions outlive the ACLs that they were made by
 
 
 IN_FORCE: Final = Safeguards()

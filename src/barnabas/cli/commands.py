@@ -30,6 +30,7 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "elect": "cli.admin.elect_command",
     "groups": "cli.groups.groups_command",
     "users": "cli.security.users_command",
+    "tokens": "cli.security.tokens_command",
     "certs": "cli.security.certs_command",
     "reassign": "cli.reassign.reassign_command",
     "log": "cli.log.log_command",

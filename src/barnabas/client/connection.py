@@ -11,6 +11,7 @@ from typing import Any, Self, cast
 
 from barnabas.base.errors import PeerGone
 from barnabas.client.frames import InFlightRequests, MalformedResponse
+from barnabas.client.oauth_login import TokenNotGranted
 from barnabas.client.requests import read_response, write_request
 from barnabas.client.security import PLAINTEXT, AuthenticationFailed, Frame, SecurityContext
 from barnabas.client.versions import read_versions, versions_request
@@ -68,8 +69,9 @@ class AsyncConnection(asyncio.BufferedProtocol):
         return connection
 
     async def _authenticate(self, security: SecurityContext, timeout_s: float) -> None:
-        steps = security.authenticate(self.name, self.client_id)
         try:
+            token = await fetched_token(security)
+            steps = security.authenticate(self.name, self.client_id, token)
             frame = next(steps)
             while True:
                 frame = steps.send(await self.exchange(frame, timeout_s))
@@ -77,7 +79,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             return
         except MalformedResponse as e:
             raise self._unreadable(e) from e
-        except (AuthenticationFailed, asyncio.CancelledError):
+        except (AuthenticationFailed, TokenNotGranted, asyncio.CancelledError):
             self.close()
             raise
 
@@ -195,3 +197,14 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     def _gone(self) -> PeerGone:
         return PeerGone(f"{self.name} {self._why_closed or 'is not connected'}")
+
+
+async def fetched_token(security: SecurityContext) -> bytes | None:
+    """The message with a bearer token, if it comes over the network: a thread waits for it.
+
+    Raises  TokenNotGranted
+    """
+    oauth = None if security.login is None else security.login.oauth
+    if oauth is None or oauth.url is None:
+        return None
+    return await asyncio.get_running_loop().run_in_executor(None, oauth.first_message)

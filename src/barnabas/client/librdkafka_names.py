@@ -44,6 +44,8 @@ def librdkafka_names(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _login(options: Mapping[str, str], mechanism: str) -> dict[str, str]:
+    if options.get("tokenauth", "").lower() == "true":
+        raise ConfigError("sasl.jaas.config: librdkafka cannot log in with a delegation token")
     if mechanism != "OAUTHBEARER":
         names = {"username": "sasl.username", "password": "sasl.password"}
         return {ours: options[theirs] for theirs, ours in names.items() if theirs in options}

@@ -74,8 +74,13 @@ class SecurityContext:
             why = getattr(failure, "verify_message", "") or failure.strerror or str(failure)
             raise AuthenticationFailed(f"TLS with the broker at {broker} fails: {why}") from None
 
-    def authenticate(self, broker: str, client_id: str) -> Generator[Frame, memoryview, None]:
+    def authenticate(
+        self, broker: str, client_id: str, token: bytes | None = None
+    ) -> Generator[Frame, memoryview, None]:
         """The frames of a SASL login, each to be sent after the last one's response is given.
+
+        `token` is the first message of OAUTHBEARER; without it the token is fetched, which may
+        wait for the network.
 
         Raises  AuthenticationFailed, if the broker refuses, or does not prove itself
                 MalformedResponse, if a response is cut short
@@ -84,7 +89,7 @@ class SecurityContext:
             return
         try:
             yield from _handshake(self.login, broker, client_id)
-            yield from _exchange_tokens(self.login, broker, client_id)
+            yield from _exchange_tokens(self.login, broker, client_id, token)
         except struct.error as failure:
             raise MalformedResponse(f"SASL: {failure}") from None
 
@@ -106,11 +111,11 @@ def _handshake(login: Login, broker: str, client_id: str) -> Generator[Frame, me
 
 
 def _exchange_tokens(
-    login: Login, broker: str, client_id: str
+    login: Login, broker: str, client_id: str, first: bytes | None
 ) -> Generator[Frame, memoryview, None]:
     from barnabas.client.scram import ScramFailed
 
-    tokens = _tokens(login)
+    tokens = _tokens(login, first)
     try:
         token = next(tokens)
         while True:
@@ -125,13 +130,13 @@ def _exchange_tokens(
         ) from None
 
 
-def _tokens(login: Login) -> Generator[bytes, bytes, None]:
+def _tokens(login: Login, first: bytes | None) -> Generator[bytes, bytes, None]:
     """The tokens of the mechanism; each `send` gives the broker's token in return."""
     if login.mechanism == "PLAIN":
         yield f"\0{login.username}\0{login.password}".encode()
         return
     if login.oauth is not None:
-        if failure := (yield login.oauth.first_message()):
+        if failure := (yield first or login.oauth.first_message()):
             # The broker sends its error only after this answer to its failure (RFC 7628).
             yield b"\x01"
             raise _Refused(failure.decode("utf-8", "replace"))

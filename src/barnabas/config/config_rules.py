@@ -149,3 +149,14 @@ def _check_listeners(config: BrokerValues) -> None:
         "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP"
         " address.",
     )
+    control = str(config.value("control.plane.listener.name") or "").upper()
+    _require(
+        not control or control in offered,
+        "control.plane.listener.name must be a listener name defined in advertised.listeners. The"
+        f" valid options based on currently configured listeners are {','.join(offered)}",
+    )
+    _require(
+        not control or control != config.inter_broker_listener_name(),
+        "control.plane.listener.name, when defined, should have a different value from the inter"
+        f" broker listener name. Currently they both have the value {control}",
+    )

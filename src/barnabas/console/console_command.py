@@ -2,8 +2,9 @@
 
 import os
 from importlib.util import find_spec
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -15,6 +16,9 @@ from barnabas.cli.options import (
     parse_bootstrap,
     read_text,
 )
+
+if TYPE_CHECKING:
+    from barnabas.console.console_options import ConsoleOptions
 
 _NEEDED: Final = ("starlette", "uvicorn", "jinja2", "python_multipart")
 _MOST: Final = 65535
@@ -42,6 +46,14 @@ def console(
         str | None,
         typer.Option(
             "--user-header", metavar="NAME", help="Header in which a proxy names the person."
+        ),
+    ] = None,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--proxy",
+            metavar="ADDRESS",
+            help="Proxy whose --user-header is believed, besides this machine; repeatable.",
         ),
     ] = None,
     sign_in: Annotated[
@@ -82,6 +94,7 @@ def console(
       barnabas console
       barnabas console -b kafka:9092 --listen 127.0.0.1:9000 --write
       barnabas console --listen 0.0.0.0:8080 --password-file secret
+      barnabas console --listen 0.0.0.0:8080 --user-header X-User --proxy 10.0.0.5
       barnabas console --command-config client.properties --write
       barnabas console -X security.protocol=SASL_SSL --sign-in SCRAM-SHA-512
     """
@@ -97,6 +110,7 @@ def console(
         write=write,
         password=_password(password_file),
         user_header=user_header,
+        proxies=_proxies(proxy or []),
         properties=_security(dict(given_properties()), sign_in),
         sasl_mechanism=sign_in.upper() if sign_in else None,
         audit_log=audit_log,
@@ -104,7 +118,7 @@ def console(
         pipelines=tuple(pipelines or ()),
         registry=registry,
     )
-    _check_door(host, options.password, user_header, sign_in)
+    _check_door(options)
     raise typer.Exit(run_console(options))
 
 
@@ -133,15 +147,27 @@ def _password(file: Path | None) -> str | None:
     return given
 
 
-def _check_door(
-    host: str, password: str | None, user_header: str | None, sign_in: str | None
-) -> None:
+def _proxies(addresses: list[str]) -> tuple[str, ...]:
+    try:
+        return tuple(str(ip_address(address)) for address in addresses)
+    except ValueError as wrong:
+        raise Misused(f"--proxy: {wrong}") from None
+
+
+def _check_door(options: "ConsoleOptions") -> None:
     from barnabas.console.web.access import is_loopback
 
-    if not is_loopback(host) and not (password or user_header or sign_in):
+    if is_loopback(options.host):
+        return
+    if not (options.password or options.user_header or options.sasl_mechanism):
         raise Misused(
-            f"--listen {host}: others than this machine reach it; set --password-file,"
+            f"--listen {options.host}: others than this machine reach it; set --password-file,"
             " --user-header or --sign-in, or listen on 127.0.0.1"
+        )
+    if options.user_header and not options.proxies:
+        raise Misused(
+            f"--user-header {options.user_header}: whoever reaches {options.host} could set it;"
+            " name the proxy with --proxy ADDRESS, or listen on 127.0.0.1"
         )
 
 

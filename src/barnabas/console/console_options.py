@@ -15,6 +15,8 @@ class ConsoleOptions:
     write: bool = False
     password: str | None = field(default=None, repr=False)
     user_header: str | None = None
+    # Addresses whose user_header is believed, besides loopback.
+    proxies: tuple[str, ...] = ()
     # The client's properties for TLS and SASL, without a user if people sign in as themselves.
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     sasl_mechanism: str | None = None

@@ -50,6 +50,7 @@ async def _serve(options: ConsoleOptions, listener: socket.socket) -> int:
         access_log=False,
         timeout_graceful_shutdown=2,
         server_header=False,
+        proxy_headers=False,  # else a header says where a request comes from
     )
     server = _Server(config)
     received: list[int] = []

@@ -15,6 +15,7 @@ from barnabas.client.scram import HASHES
 from barnabas.config.jaas import jaas_options
 from barnabas.config.listener_values import ListenerValues
 from barnabas.security.scram_credentials import ScramCredentials
+from barnabas.security.token_cache import TokenCache
 
 log = logging.getLogger("barnabas.sasl")
 
@@ -99,7 +100,13 @@ class SaslListener:
     tokens: Tokens | None = None
     max_reauth_ms: dict[str, int] = field(default_factory=dict)
 
-    def begin(self, mechanism: str, credentials: ScramCredentials, random: Random) -> Conversation:
+    def begin(
+        self,
+        mechanism: str,
+        credentials: ScramCredentials,
+        delegation_tokens: TokenCache,
+        random: Random,
+    ) -> Conversation:
         """A conversation by one of `mechanisms`."""
         if mechanism == "PLAIN":
             return Plain(self.passwords)
@@ -110,7 +117,7 @@ class SaslListener:
             return OauthBearer(self.tokens)
         from barnabas.security.scram_server import ScramServer
 
-        return ScramServer(mechanism, HASHES[mechanism], credentials, random)
+        return ScramServer(mechanism, HASHES[mechanism], credentials, delegation_tokens, random)
 
 
 def read_sasl_listener(name: str, values: ListenerValues, tokens: Tokens | None) -> SaslListener:

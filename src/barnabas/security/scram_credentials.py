@@ -60,7 +60,6 @@ class ScramCredentials:
 
     def __init__(self) -> None:
         self._by_user: dict[str, dict[str, ScramCredential]] = {}
-        self._tokens: dict[str, tuple[str, Mapping[str, ScramCredential], int]] = {}
 
     def get(self, mechanism: str, user: str) -> ScramCredential | None:
         return self._by_user.get(user, {}).get(mechanism)
@@ -87,26 +86,3 @@ class ScramCredentials:
 
     def clear(self) -> None:
         self._by_user.clear()
-
-    # Delegation tokens, by their ids: their HMAC is the password.
-
-    def of_token(self, mechanism: str, token_id: str) -> ScramCredential | None:
-        found = self._tokens.get(token_id)
-        return None if found is None else found[1].get(mechanism)
-
-    def owner_of_token(self, token_id: str) -> tuple[str, int]:
-        """The name of the token's owner, and when the token expires."""
-        owner, _, expires_ms = self._tokens[token_id]
-        return owner, expires_ms
-
-    def know_token(
-        self,
-        token_id: str,
-        owner: str,
-        credentials: Mapping[str, ScramCredential],
-        expires_ms: int,
-    ) -> None:
-        self._tokens[token_id] = (owner, credentials, expires_ms)
-
-    def forget_token(self, token_id: str) -> None:
-        self._tokens.pop(token_id, None)

@@ -23,6 +23,7 @@ from barnabas.client.scram import (
 )
 from barnabas.security.sasl import Identity, SaslFailed
 from barnabas.security.scram_credentials import LEAST_ITERATIONS, ScramCredential, ScramCredentials
+from barnabas.security.token_cache import TokenCache
 
 _SALTS_OF_NOBODY: Final = Random().uuid().bytes
 _CLIENT_FIRST: Final = re.compile(
@@ -35,11 +36,17 @@ class ScramServer:
     """One conversation: two messages of the client, and two of ours."""
 
     def __init__(
-        self, mechanism: str, algorithm: str, credentials: ScramCredentials, random: Random
+        self,
+        mechanism: str,
+        algorithm: str,
+        credentials: ScramCredentials,
+        tokens: TokenCache,
+        random: Random,
     ) -> None:
         self._mechanism = mechanism
         self._algorithm = algorithm
         self._credentials = credentials
+        self._tokens = tokens
         self._random = random
         self._user = ""
         self._is_known = False
@@ -53,11 +60,13 @@ class ScramServer:
 
     def respond(self, token: bytes, now_ms: int) -> bytes:
         try:
-            return self._first(token) if self._credential is None else self._final(token)
+            if self._credential is None:
+                return self._first(token, now_ms)
+            return self._final(token)
         except (ScramFailed, UnicodeDecodeError, ValueError, binascii.Error) as failure:
             raise SaslFailed(None, f"user={self._user} why={failure}") from None
 
-    def _first(self, token: bytes) -> bytes:
+    def _first(self, token: bytes, now_ms: int) -> bytes:
         match = _CLIENT_FIRST.fullmatch(token.decode())
         if match is None:
             raise ScramFailed("the first message is not one of SCRAM")
@@ -69,7 +78,7 @@ class ScramServer:
             )
         self._is_token = ",tokenauth=true" in (match["extensions"] or "").lower()
         self._client_first = match["bare"]
-        found = self._find()
+        found = self._find(now_ms)
         self._is_known = found is not None
         self._credential = credential = found or self._of_nobody()
         self._client_nonce = match["nonce"]
@@ -78,9 +87,9 @@ class ScramServer:
         self._server_first = f"r={self._nonce},s={salt},i={credential.iterations}"
         return self._server_first.encode()
 
-    def _find(self) -> ScramCredential | None:
+    def _find(self, now_ms: int) -> ScramCredential | None:
         if self._is_token:
-            return self._credentials.of_token(self._mechanism, self._user)
+            return self._tokens.credential(self._mechanism, self._user, now_ms)
         return self._credentials.get(self._mechanism, self._user)
 
     def _of_nobody(self) -> ScramCredential:
@@ -113,5 +122,7 @@ class ScramServer:
     def _proved(self) -> Identity:
         if not self._is_token:
             return Identity(self._user)
-        owner, expires_ms = self._credentials.owner_of_token(self._user)
-        return Identity(owner, expires_ms, is_token=True)
+        token = self._tokens.get(self._user)
+        if token is None:
+            raise ScramFailed("the token was removed meanwhile")
+        return Identity(token.owner.partition(":")[2], token.expires_ms, is_token=True)

@@ -12,6 +12,7 @@ from barnabas.replication.replicas import Replicas
 from barnabas.server.cluster.acl_admin import AclAdmin
 from barnabas.server.cluster.config_admin import ConfigAdmin
 from barnabas.server.cluster.configs import Configs
+from barnabas.server.cluster.delegation_tokens import DelegationTokens
 from barnabas.server.cluster.features import Features
 from barnabas.server.cluster.log_dir_moves import LogDirMoves
 from barnabas.server.cluster.membership import Registration
@@ -52,6 +53,7 @@ class Broker(ControlledParts):
     logs: Logs
     config_admin: ConfigAdmin
     users: UserCredentials
+    tokens: DelegationTokens
     producer_ids: ProducerIds
     tree_offsets: TreeOffsets
     moves: LogDirMoves

@@ -102,6 +102,7 @@ async def _start(
     ending.push_async_callback(node.config_changes.stop)
     ending.push_async_callback(node.features.stop)
     ending.push_async_callback(node.jwks.stop)
+    ending.push_async_callback(node.tokens.stop)
     if node.acls is not None:
         ending.push_async_callback(node.acls.stop)
     await lifecycle.load(node)

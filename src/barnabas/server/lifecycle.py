@@ -37,6 +37,7 @@ async def load(node: Node) -> None:
     await node.client_quotas.load()
     node.securities.follow(node.configs.broker)
     await node.jwks.start()
+    await node.tokens.start()
     if node.acls is not None:
         await node.acls.start()
     # On a thread: with thousands of logs the loop would not see a signal for seconds.

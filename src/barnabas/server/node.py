@@ -26,6 +26,7 @@ from barnabas.server.cluster.acl_admin import AclAdmin
 from barnabas.server.cluster.config_admin import ConfigAdmin
 from barnabas.server.cluster.config_changes import ConfigChanges
 from barnabas.server.cluster.configs import Configs
+from barnabas.server.cluster.delegation_tokens import DelegationTokens, TokenTimes
 from barnabas.server.cluster.dynamic_configs import DynamicConfigs
 from barnabas.server.cluster.encoded_passwords import EncodedPasswords
 from barnabas.server.cluster.features import Features
@@ -162,7 +163,13 @@ class Node:
     def _acl_admin(self) -> AclAdmin | None:
         if self.authorizer is None:
             return None
-        return AclAdmin(self._coordination, self.authorizer, self.connections, self._sessions)
+        return AclAdmin(
+            self._coordination,
+            self.authorizer,
+            self.connections,
+            self._sessions,
+            self.environment.safeguards,
+        )
 
     def _make_cluster(self) -> None:
         """This broker's place in the cluster, its topics and groups."""
@@ -329,6 +336,14 @@ class Node:
             failures=self._failures,
             inter_broker_listener=self.config.inter_broker_listener_name(),
         )
+        self.tokens = DelegationTokens(
+            self._coordination,
+            self.securities.tokens,
+            self.controller,
+            TokenTimes.of(self.config),
+            self.environment.clock,
+            self.environment.random,
+        )
         dynamic = DynamicConfigs(
             self.configs,
             self.metadata,
@@ -359,6 +374,7 @@ class Node:
             self._config_admin,
             self.config_changes,
             self.features,
+            self.tokens,
             self.acls,
         )
 
@@ -377,6 +393,7 @@ class Node:
             config_admin=self._config_admin,
             producer_ids=self._producer_ids,
             users=self.users,
+            tokens=self.tokens,
             tree_offsets=TreeOffsets(self._coordination),
             controller=self.controller,
             groups=self.groups,

@@ -21,7 +21,7 @@ from barnabas.server.cluster.configs import Configs
 from barnabas.server.maintenance.housekeeping import Intervals
 from barnabas.server.maintenance.log_cleaner import CleanerSettings
 from barnabas.server.metrics.metrics_listener import Address, parse_address
-from barnabas.server.network.connection_quotas import Limits
+from barnabas.server.network.connection_quotas import Limits, ListenerLimits
 from barnabas.server.network.listener_security import ListenerSecurities
 
 log = logging.getLogger("barnabas.security")
@@ -142,13 +142,16 @@ def metrics_address(config: BrokerConfig) -> Address | None:
 
 
 def limits(config: BrokerConfig) -> Limits:
-    queued = config.long("queued.max.request.bytes")
+    queued, listeners = config.long("queued.max.request.bytes"), config.listeners()
     return Limits(
         socket_request_max_bytes=config.int("socket.request.max.bytes"),
         connections_max_idle_ms=config.long("connections.max.idle.ms"),
         max_connections=config.int("max.connections"),
         max_connections_per_ip=config.int("max.connections.per.ip"),
         per_ip_overrides=config.max_connections_per_ip_overrides(),
+        max_connection_creation_rate=config.int("max.connection.creation.rate"),
+        of_listeners={each.name: _listener_limits(config, each.name) for each in listeners},
+        protected_listener=config.inter_broker_listener_name() if len(listeners) > 1 else "",
         socket_listen_backlog_size=config.int("socket.listen.backlog.size"),
         queued_max_request_bytes=max(queued, config.int("socket.request.max.bytes"))
         if queued > 0
@@ -156,6 +159,13 @@ def limits(config: BrokerConfig) -> Limits:
         receive_stall_timeout_ms=config.long("barnabas.receive.stall.timeout.ms"),
         socket_send_buffer_bytes=config.int("socket.send.buffer.bytes"),
         socket_receive_buffer_bytes=config.int("socket.receive.buffer.bytes"),
+    )
+
+
+def _listener_limits(config: BrokerConfig, listener: str) -> ListenerLimits:
+    values = config.of_listener(listener)
+    return ListenerLimits(
+        int(values.text("max.connections")), int(values.text("max.connection.creation.rate"))
     )
 
 

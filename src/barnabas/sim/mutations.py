@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from barnabas.base.safeguards import IN_FORCE
+from barnabas.sim.acl_run import ACL_FAULTS, run_with_acls
 from barnabas.sim.faults.fault_kinds import KINDS, Fault
 from barnabas.sim.faults.scripted_faults import (
     CONTROLLER_EPOCH,
@@ -42,10 +43,13 @@ class Mutation:
     safeguard: str  # the name of its field
     rule: str
     kinds: tuple[Fault, ...]
+    has_acls: bool = False
 
     def run_seed(self, seed: int, *, in_force: bool = False) -> Report:
         """Run one seed without the safeguard, or with it."""
         safeguards = IN_FORCE if in_force else replace(IN_FORCE, **{self.safeguard: False})
+        if self.has_acls:
+            return run_with_acls(_setting(seed), safeguards, self.kinds)
         return run(_setting(seed), safeguards, self.kinds)
 
 
@@ -94,6 +98,12 @@ MUTATIONS: Final = {
             "sequence_check",
             "a batch that a producer retries is not appended twice",
             _kinds("connections reset", "packets lost", "broker paused"),
+        ),
+        Mutation(
+            "acl_invalidation",
+            "a changed ACL ends the decisions that were made before it",
+            ACL_FAULTS,
+            has_acls=True,
         ),
     )
 }

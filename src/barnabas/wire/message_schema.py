@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from kio.static.constants import EntityType
 
-from barnabas.wire.bounds import nested_entity
+from barnabas.wire.bounds import is_nullable, nested_entity
 
 Primitive: TypeAlias = Mapping[str, Any]
 
@@ -67,27 +67,34 @@ class PlainEntity(Entity):
     __flexible__: ClassVar[bool] = False
 
 
-def at_version(entity: type[Any], version: int) -> type[Any]:
-    """The type of the message in `version`: the same class without the fields that are newer."""
-    return _at_version(typing.cast(Any, entity), version)
+def at_version(entity: type[Any], version: int, is_flexible: bool = True) -> type[Any]:
+    """The type of the message in `version`: the same class without the fields that are newer.
+
+    Unless `is_flexible`, it has the plain form of old versions.
+    """
+    return _at_version(typing.cast(Any, entity), version, is_flexible)
 
 
 @cache
-def _at_version(entity: Any, version: int) -> type[Any]:
+def _at_version(entity: Any, version: int, is_flexible: bool) -> type[Any]:
     fields = [
-        (field.name, _hint(field.type, version), _copy(field))
+        (field.name, _hint(field.type, version, is_flexible), _copy(field))
         for field in dataclasses.fields(entity)
         if field.metadata.get("since", 0) <= version
     ]
+    bases = entity.__bases__ if is_flexible else (PlainEntity,)
     return dataclasses.make_dataclass(
-        entity.__name__, fields, bases=entity.__bases__, frozen=True, slots=True, kw_only=True
+        entity.__name__, fields, bases=bases, frozen=True, slots=True, kw_only=True
     )
 
 
-def _hint(hint: Any, version: int) -> Any:
+def _hint(hint: Any, version: int, is_flexible: bool) -> Any:
     """The type of a field; an array of structs has the structs of `version`."""
     part = nested_entity(hint)
-    return hint if part is None else GenericAlias(tuple, (at_version(part, version), ...))
+    if part is None:
+        return hint
+    array = GenericAlias(tuple, (at_version(part, version, is_flexible), ...))
+    return array | None if is_nullable(hint) else array
 
 
 def _copy(field: "dataclasses.Field[Any]") -> Any:

@@ -15,8 +15,9 @@ inter.broker.listener.name string null - medium acts
     The listener that brokers use among themselves.
 security.inter.broker.protocol string PLAINTEXT PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL medium acts
     The protocol brokers use among themselves, for when inter.broker.listener.name is not set.
-control.plane.listener.name string null - high
-    The listener on which the controller reaches brokers; the inter-broker one when not set.
+control.plane.listener.name string null - high acts
+    A listener for the controller's requests. It must be advertised and not be the inter-broker one,
+    on which controllers of Barnabas send.
 early.start.listeners string null - high
     Listeners that open before authorization is ready; ignored with ZooKeeper.
 socket.send.buffer.bytes int 262144 - high acts
@@ -42,8 +43,8 @@ max.connections.per.ip int 2147483647 >=0 medium cluster-wide acts
     How many connections one address may open; 0 allows only max.connections.per.ip.overrides.
 max.connections.per.ip.overrides string "" - medium cluster-wide acts
     Other limits for some addresses, as host:count separated by commas.
-max.connection.creation.rate int 2147483647 >=0 medium cluster-wide
-    How many connections per second the broker accepts.
+max.connection.creation.rate int 2147483647 >=0 medium cluster-wide acts
+    How many connections per second the broker serves; those beyond wait.
 connections.max.idle.ms long 600000 - medium acts
     After how long a silent connection is closed; negative is never.
 connection.failed.authentication.delay.ms int 100 >=0 low acts

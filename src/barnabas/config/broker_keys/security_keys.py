@@ -85,16 +85,16 @@ sasl.oauthbearer.expected.issuer string null - low acts
 barnabas.sasl.oauthbearer.allowed.urls list "" - medium internal acts
     The URLs from which the keys of tokens may be read, separated by commas. A key of Barnabas;
     Kafka has a system property for it.
-delegation.token.secret.key password null - medium
-    The key that signs delegation tokens. Not supported yet.
-delegation.token.master.key password null - medium
-    An older name of delegation.token.secret.key. Not supported yet.
-delegation.token.max.lifetime.ms long 604800000 >=1 medium
-    How long a delegation token can be renewed. Not supported yet.
-delegation.token.expiry.time.ms long 86400000 >=1 medium
-    How long a delegation token is valid before it must be renewed. Not supported yet.
-delegation.token.expiry.check.interval.ms long 3600000 >=1 low
-    How often delegation tokens are checked for expiration. Not supported yet.
+delegation.token.secret.key password null - medium acts
+    The key that signs delegation tokens. The same on all brokers; without it there are no tokens.
+delegation.token.master.key password null - medium acts
+    An older name of delegation.token.secret.key.
+delegation.token.max.lifetime.ms long 604800000 >=1 medium acts
+    How long a delegation token can be renewed.
+delegation.token.expiry.time.ms long 86400000 >=1 medium acts
+    How long a delegation token is valid before it must be renewed.
+delegation.token.expiry.check.interval.ms long 3600000 >=1 low acts
+    How often delegation tokens are checked for expiration.
 password.encoder.secret password null - medium acts
     The secret that encrypts passwords among the dynamic configurations.
 password.encoder.old.secret password null - medium acts

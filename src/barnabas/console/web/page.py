@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from barnabas.console.cluster.console_client import ClusterFailed, Unreachable
 from barnabas.console.console_state import ClusterHandle, ConsoleState
-from barnabas.console.web.access import COOKIE, LOCAL, Session
+from barnabas.console.web.access import COOKIE, LOCAL, Session, is_loopback
 from barnabas.console.web.rendering import relative_root
 
 EVENT_STREAM: Final = "text/event-stream"
@@ -49,8 +49,16 @@ class Page:
     def person(self) -> str:
         header = self.state.options.user_header
         if header is not None:
-            return self.request.headers.get(header, "")
+            return self.request.headers.get(header, "") if self._is_of_proxy else ""
         return self.session.person or LOCAL
+
+    @property
+    def _is_of_proxy(self) -> bool:
+        """Whether the request comes from a proxy that is believed, not from its client directly."""
+        peer = self.request.client
+        return peer is not None and (
+            is_loopback(peer.host) or peer.host in self.state.options.proxies
+        )
 
     @property
     def is_known(self) -> bool:
@@ -121,7 +129,8 @@ class Page:
 
     def with_cookie(self, response: Response) -> Response:
         if self.is_new_session:
-            is_https = self.request.url.scheme == "https"
+            forwarded = self.request.headers.get("x-forwarded-proto") if self._is_of_proxy else None
+            is_https = (forwarded or self.request.url.scheme) == "https"
             response.set_cookie(
                 COOKIE, self.session.id, httponly=True, samesite="strict", secure=is_https
             )

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Final
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.security.acls import (
     Acl,
     AclFilter,
@@ -54,11 +55,13 @@ class AclAdmin:
         authorizer: Authorizer,
         connections: OpenConnections,
         sessions: FetchSessions,
+        safeguards: Safeguards = IN_FORCE,
     ) -> None:
         self._coordination = coordination
         self._authorizer = authorizer
         self._connections = connections
         self._sessions = sessions
+        self._safeguards = safeguards
         self._notifications = [
             ChangeNotifications(coordination, root, self)
             for root in (acl_layout.ACL_CHANGES, acl_layout.EXTENDED_ACL_CHANGES)
@@ -113,6 +116,8 @@ class AclAdmin:
             self._on_changed()
 
     def _on_changed(self) -> None:
+        if not self._safeguards.acl_invalidation:
+            return
         self._authorizer.forget()
         self._sessions.stir_all()
         self._connections.forget_shortcuts()

@@ -10,6 +10,7 @@ from barnabas.controller.controller import Controller
 from barnabas.server.cluster.acl_admin import AclAdmin
 from barnabas.server.cluster.config_admin import ConfigAdmin
 from barnabas.server.cluster.config_changes import ConfigChanges
+from barnabas.server.cluster.delegation_tokens import DelegationTokens
 from barnabas.server.cluster.features import Features
 from barnabas.server.cluster.membership import Registration
 from barnabas.server.cluster.metadata_cache import BrokerImage
@@ -34,6 +35,7 @@ class SessionRenewal:
         config_admin: ConfigAdmin,
         config_changes: ConfigChanges,
         features: Features,
+        tokens: DelegationTokens,
         acls: AclAdmin | None = None,
     ) -> None:
         self._coordination = coordination
@@ -43,6 +45,7 @@ class SessionRenewal:
         self._config_admin = config_admin
         self._config_changes = config_changes
         self._features = features
+        self._tokens = tokens
         self._acls = acls
         self._renewing: asyncio.Task[None] | None = None
         self._is_leaving = False
@@ -92,6 +95,7 @@ class SessionRenewal:
                 await self._config_changes.start()
                 await self._features.start()
                 await self._config_admin.reload()
+                await self._tokens.start()
                 if self._acls is not None:
                     await self._acls.start()
                 return

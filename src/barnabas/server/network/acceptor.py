@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from barnabas.server.network.flood_log import FloodLog
+
 if TYPE_CHECKING:
     from barnabas.security.tls_listener import TlsListener
 
@@ -52,16 +54,18 @@ class Acceptor:
         new_connection: NewConnection,
         tls: "TlsListener | None" = None,
         handshake_s: float = 30.0,
+        floods: FloodLog | None = None,
     ) -> None:
         self._socket = socket.socket(fileno=os.dup(bound.fileno()))
         self._socket.setblocking(False)
         self._new_connection = new_connection
         self._tls = tls
         self._handshake_s = handshake_s
+        self._floods = floods or FloodLog()
         self._is_reading = False
         self._loop = asyncio.get_running_loop()
-        # Of those that are not connected yet: socket, and when it was accepted.
-        self._connecting: dict[asyncio.Task[object], tuple[socket.socket, float]] = {}
+        # Of those that are not connected yet: socket, its peer, and when it was accepted.
+        self._connecting: dict[asyncio.Task[object], tuple[socket.socket, str, float]] = {}
         self._again: asyncio.TimerHandle | None = None
 
     def start(self, backlog: int) -> None:
@@ -86,7 +90,7 @@ class Acceptor:
     def _on_readable(self) -> None:
         for _ in range(ACCEPTS_IN_A_TURN):
             try:
-                accepted, _ = self._socket.accept()
+                accepted, peer = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as e:
@@ -97,7 +101,7 @@ class Acceptor:
                 self._new_connection, accepted, **self._options()
             )
             task: asyncio.Task[object] = self._loop.create_task(connecting)
-            self._connecting[task] = (accepted, self._loop.time())
+            self._connecting[task] = (accepted, peer[0], self._loop.time())
             task.add_done_callback(self._on_connected)
             if self._tls is not None and len(self._connecting) >= MOST_HANDSHAKES:
                 self._is_reading = False
@@ -110,7 +114,7 @@ class Acceptor:
         if self._is_reading or self._socket.fileno() < 0:
             return
         stalled = self._loop.time() - STALLED_AFTER_S
-        for accepted, since in self._connecting.values():
+        for accepted, _, since in self._connecting.values():
             if since <= stalled:
                 with suppress(OSError):  # its task ends with the connection
                     accepted.shutdown(socket.SHUT_RDWR)
@@ -123,12 +127,13 @@ class Acceptor:
         return {"ssl": context, "ssl_handshake_timeout": self._handshake_s}
 
     def _on_connected(self, task: "asyncio.Task[object]") -> None:
-        del self._connecting[task]
+        _, host, _ = self._connecting.pop(task)
         is_free = len(self._connecting) < MOST_HANDSHAKES
         if is_free and not self._is_reading and self._again is None and self._socket.fileno() >= 0:
             self._read()
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.info("connection not accepted: %s", _reason(error))
+            now, why = self._loop.time(), _reason(error)
+            self._floods.info(host, now, "connection not accepted peer=%s why=%s", host, why)
 
     def _on_error(self, error: OSError) -> None:
         """Wait for connections to close; the kernel keeps those that are not accepted."""

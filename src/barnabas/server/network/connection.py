@@ -26,6 +26,7 @@ from barnabas.server.network.connection_state import NEXT, ConnectionEvent, Conn
 from barnabas.server.network.known_requests import KnownRequests
 from barnabas.server.network.receive_buffer import (
     LARGE,
+    NOTHING_RECEIVED,
     READ_AHEAD,
     BadFrameSize,
     ReceiveBuffer,
@@ -112,7 +113,7 @@ class Connection(asyncio.BufferedProtocol):
         self._failures = failures
         self._state = ConnectionState.NEW
         self._writer: SocketWriter | None = None
-        self._received = ReceiveBuffer()
+        self._received = NOTHING_RECEIVED
         self._memory = memory
         self.taken = 0  # of it
         self.waits_for_memory = False
@@ -196,20 +197,21 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._on(ConnectionEvent.CONNECTED)
+        self._received = ReceiveBuffer()
         self._writer = SocketWriter(transport)
         self.last_active = self._now()
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.host, self.port = peer[0], peer[1]
         if (refusal := self._registry.admit(self)) is not None:
-            self.close(refusal)
+            self.close_stranger(refusal)
         elif self.authentication is not None:
             self.authentication.begin(self, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         received = self._received
         if not self.is_closing and not self._queue and received.end > received.start:
-            log.info("connection lost within a request peer=%s", self.peer)
+            self.log_once("connection lost within a request peer=%s", self.peer)
         self._on(ConnectionEvent.LOST)
         if self._throttling is not None:
             self._throttling.cancel()
@@ -364,7 +366,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._queue:
             self._queue.append(Refusal(why))
         else:
-            self.close(why)
+            self.close_stranger(why)
 
     def _why_refused(self, error: Exception) -> str:
         if isinstance(error, LawBroken):
@@ -407,7 +409,7 @@ class Connection(asyncio.BufferedProtocol):
         """Send the responses at the head of the queue, unless more are about to come."""
         refusal = self._queue.take(self._ready, self._waited)
         if refusal is not None:
-            self.close(refusal.why)
+            self.close_stranger(refusal.why)
             self._queue.abandon()
             return
         self.last_active = self._now()
@@ -542,6 +544,16 @@ class Connection(asyncio.BufferedProtocol):
         if not self.is_closing:
             log.info("connection closed peer=%s why=%s", self.peer, why)
         self.close_quietly()
+
+    def close_stranger(self, why: str) -> None:
+        """The same, for a reason that its client may give again and again: see `flood_log`."""
+        if not self.is_closing:
+            self.log_once("connection closed peer=%s why=%s", self.peer, why)
+        self.close_quietly()
+
+    def log_once(self, message: str, *facts: object) -> None:
+        """See `flood_log`."""
+        self._registry.log_once(self, message, *facts)
 
     def close_stalled(self, stalled_ms: int) -> None:
         """Close at once: the client does not send the rest of its request."""

@@ -40,6 +40,10 @@ class Registry(Protocol):
 
     def lost(self, connection: "Connection") -> None: ...
 
+    def log_once(self, connection: "Connection", message: str, *facts: object) -> None:
+        """Log what a stranger may cause again and again; see `flood_log`."""
+        ...
+
     def watch(self, connection: "Connection") -> None:
         """Close the connection if it stalls: it holds memory, or is about to."""
         ...

@@ -1,13 +1,31 @@
-"""Connection quotas: how many connections a broker accepts, in all and from one address."""
+"""Connection quotas: how many connections a broker accepts, and how fast: in all, by one listener
+and from one address.
+
+A connection beyond a number is closed; one beyond a rate waits, unread, or is closed later if the
+rate is that of its address. The listener of the other brokers, unless it is the only one, has only
+limits of its own: clients cannot shut brokers out.
+"""
 
 import asyncio
 import socket
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from barnabas.base.errors import ConfigError
 from barnabas.security.client_quotas import ClientQuotas
+from barnabas.security.quota_rate import WINDOW_S, WINDOWS, Meter
+
+_NO_RATE: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLimits:
+    """The limits of one listener, or of all: connections, and new ones per second."""
+
+    max_connections: int
+    creation_rate: int = _NO_RATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +37,9 @@ class Limits:
     max_connections: int
     max_connections_per_ip: int
     per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    max_connection_creation_rate: int = _NO_RATE
+    of_listeners: Mapping[str, ListenerLimits] = field(default_factory=dict)
+    protected_listener: str = ""
     socket_listen_backlog_size: int = 4096
     queued_max_request_bytes: int = -1
     receive_stall_timeout_ms: int = 30_000
@@ -44,14 +65,20 @@ class ConnectionQuotas:
         self._per_ip_overrides: dict[str, int] = {}
         self._total = 0
         self._per_ip: Counter[str] = Counter()
+        self._per_listener: Counter[str] = Counter()
+        self._rates: dict[str, Meter] = {}  # by listener; of all by the empty name
 
-    def add(self, host: str) -> str | None:
+    def add(self, host: str, listener: str) -> str | None:
         """Count a connection from this address; returns why it is refused, or None."""
         limits = self.limits
         self._total += 1
         self._per_ip[host] += 1
-        if self._total > limits.max_connections:
+        self._per_listener[listener] += 1
+        if self._total > limits.max_connections and listener != limits.protected_listener:
             return f"max.connections={limits.max_connections} is reached"
+        own = limits.of_listeners.get(listener)
+        if own is not None and self._per_listener[listener] > own.max_connections:
+            return f"max.connections={own.max_connections} of listener {listener} is reached"
         per_ip = self._per_ip_overrides.get(host, limits.max_connections_per_ip)
         if self._per_ip[host] > per_ip:
             return f"max.connections.per.ip={per_ip} is reached for {host}"
@@ -62,11 +89,37 @@ class ConnectionQuotas:
         if self._client_quotas is None:
             return 0
         meter = self._client_quotas.connections_of(host)
-        return 0 if meter is None else meter.record(1, now)
+        throttle_ms = 0 if meter is None else meter.record(1, now)
+        if meter is not None and throttle_ms:
+            meter.rate.record(-1, now)  # it is closed, and does not count
+        return throttle_ms
 
-    def remove(self, host: str) -> None:
+    def delay_ms(self, listener: str, now: float) -> int:
+        """For how long a new connection of this listener waits to be served."""
+        limits, waits = self.limits, [0]
+        own = limits.of_listeners.get(listener)
+        if own is not None:
+            waits.append(self._rate(listener, own.creation_rate, now))
+        if listener != limits.protected_listener:
+            waits.append(self._rate("", limits.max_connection_creation_rate, now))
+        return min(max(waits), int(self._window()[1] * 1000))
+
+    def _rate(self, listener: str, bound: int, now: float) -> int:
+        if bound == _NO_RATE:
+            return 0
+        meter = self._rates.get(listener)
+        if meter is None:
+            meter = self._rates[listener] = Meter(bound, *self._window())
+        meter.bound = bound
+        return meter.record(1, now)
+
+    def _window(self) -> tuple[int, float]:
+        return (WINDOWS, WINDOW_S) if self._client_quotas is None else self._client_quotas.window
+
+    def remove(self, host: str, listener: str) -> None:
         """Count a connection from this address no more, whether or not it was refused."""
         self._total -= 1
+        self._per_listener[listener] -= 1
         self._per_ip[host] -= 1
         if not self._per_ip[host]:
             del self._per_ip[host]

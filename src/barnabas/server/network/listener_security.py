@@ -13,6 +13,7 @@ from barnabas.security.oauth_settings import JwksSource, read_tokens
 from barnabas.security.principal_mapping import NotMapped
 from barnabas.security.sasl import SaslListener, Tokens, read_sasl_listener
 from barnabas.security.scram_credentials import ScramCredentials
+from barnabas.security.token_cache import TokenCache
 from barnabas.server.network.connection_ports import Authentication, Serve
 from barnabas.server.network.sasl_authenticator import (
     AuthenticationStatistics,
@@ -51,6 +52,7 @@ class ListenerSecurities:
     def __init__(self, config: BrokerConfig, clock: Clock, random: Random) -> None:
         """Raises ConfigError."""
         self.credentials = ScramCredentials()
+        self.tokens = TokenCache(_token_key(config), random)
         self.statistics = AuthenticationStatistics()
         self.jwks: list[JwksSource] = []
         self._tls: dict[str, TlsListener] = {}
@@ -58,6 +60,7 @@ class ListenerSecurities:
         self.handshake_timeout_s = config.long("barnabas.authentication.timeout.ms") / 1000
         self._ports = SaslPorts(
             self.credentials,
+            self.tokens,
             clock,
             random,
             config.int("sasl.server.max.receive.size"),
@@ -118,3 +121,11 @@ class ListenerSecurities:
                 self._sasl[name] = read_sasl_listener(name, config.of_listener(name), sasl.tokens)
             except ConfigError as error:
                 log.warning("SASL not changed listener=%s why=%s", name, error)
+
+
+def _token_key(config: BrokerConfig) -> str:
+    """The key of delegation tokens; empty without one."""
+    for name in ("delegation.token.secret.key", "delegation.token.master.key"):
+        if key := config.optional_str(name):
+            return key
+    return ""

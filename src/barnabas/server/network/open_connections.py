@@ -10,6 +10,7 @@ from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import NEVER_MS, TimerTask
 from barnabas.server.network.connection import Connection
 from barnabas.server.network.connection_quotas import ConnectionQuotas
+from barnabas.server.network.flood_log import FloodLog
 from barnabas.server.network.request_memory import RequestMemory
 
 # How long a stopping broker waits for clients to read their last responses.
@@ -32,6 +33,7 @@ class OpenConnections:
         self.memory = RequestMemory(quotas.limits.queued_max_request_bytes)
         self._stall_watch = _StallWatch(self.memory, quotas.limits.receive_stall_timeout_ms, timer)
         self._lost = _LostConnections(timer)
+        self.floods = FloodLog()
         self._all_gone = asyncio.Event()
         self._closing = False
 
@@ -48,22 +50,28 @@ class OpenConnections:
             self._timer,
         )
         self._idle_watches[connection] = watch
-        refusal = self._quotas.add(connection.host)
+        refusal = self._quotas.add(connection.host, connection.listener)
         if self._closing:
             return "the broker stops"
         if refusal is None:
             watch.arm()
             if throttle_ms := self._quotas.throttle_ms(connection.host, connection.now()):
                 connection.close_later(throttle_ms)
+            elif delay_ms := self._quotas.delay_ms(connection.listener, connection.now()):
+                connection.throttle(delay_ms)
         return refusal
 
     def lost(self, connection: Connection) -> None:
         self._timer.cancel(self._idle_watches.pop(connection))
         self._stall_watch.discard(connection)
-        self._quotas.remove(connection.host)
+        self._quotas.remove(connection.host, connection.listener)
         self._lost.count()
         if not self._idle_watches:
             self._all_gone.set()
+
+    def log_once(self, connection: Connection, message: str, *facts: object) -> None:
+        """See `flood_log`."""
+        self.floods.info(connection.host, connection.now(), message, *facts)
 
     def forget_shortcuts(self) -> None:
         """Serve the next request of every connection the long way: rights or quotas changed."""

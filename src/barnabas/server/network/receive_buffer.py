@@ -44,13 +44,13 @@ class ReceiveBuffer:
 
     __slots__ = ("_last_large", "capacity", "end", "granted", "read_to", "start", "view")
 
-    def __init__(self) -> None:
-        self.capacity = FIRST_BUFFER
-        self.granted = FIRST_BUFFER
-        self.view = memoryview(bytearray(FIRST_BUFFER))
+    def __init__(self, size: int = FIRST_BUFFER) -> None:
+        self.capacity = size
+        self.granted = size
+        self.view = memoryview(bytearray(size))
         self.start = 0
         self.end = 0
-        self.read_to = FIRST_BUFFER
+        self.read_to = size
         self._last_large = 0
 
     @property
@@ -167,6 +167,10 @@ class ReceiveBuffer:
         view[:have] = self.view[self.start : self.end]
         self.view, self.capacity = view, size
         self.start, self.end, self.read_to = 0, have, size
+
+
+# Of a connection that is not made yet: one that waits for a TLS handshake has nothing to receive.
+NOTHING_RECEIVED: Final = ReceiveBuffer(0)
 
 
 def _new_buffer(size: int) -> memoryview:

@@ -6,7 +6,6 @@ again, or when the session is over (KIP-368).
 """
 
 import asyncio
-import logging
 import struct
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -18,6 +17,7 @@ from barnabas.base.randomness import Random
 from barnabas.security.principal import Principal
 from barnabas.security.sasl import Conversation, SaslFailed, SaslListener
 from barnabas.security.scram_credentials import ScramCredentials
+from barnabas.security.token_cache import TokenCache
 from barnabas.server.network.authentication_state import (
     NEXT,
     AuthenticationEvent,
@@ -31,8 +31,6 @@ from barnabas.wire.varint import Truncated, skip_tags
 
 if TYPE_CHECKING:
     from barnabas.server.network.connection import Connection
-
-log = logging.getLogger("barnabas.authentication")
 
 _HEADER = struct.Struct(">hhih")
 _SIZE = struct.Struct(">i")
@@ -60,6 +58,7 @@ class SaslPorts:
     """The parts and limits that all authentications share."""
 
     credentials: ScramCredentials
+    tokens: TokenCache
     clock: Clock
     random: Random
     max_token_bytes: int
@@ -115,7 +114,7 @@ class SaslAuthenticator:
 
     def _late(self, connection: "Connection") -> None:
         self._ports.statistics.failed += 1
-        connection.close(
+        connection.close_stranger(
             f"not authenticated within {self._ports.timeout_s:g} s,"
             " barnabas.authentication.timeout.ms"
         )
@@ -185,7 +184,7 @@ class SaslAuthenticator:
             return response(ErrorCode.unsupported_sasl_mechanism)
         self._mechanism = mechanism
         self._conversation = self._listener.begin(
-            mechanism, self._ports.credentials, self._ports.random
+            mechanism, self._ports.credentials, self._ports.tokens, self._ports.random
         )
         self._on(E.HANDSHAKE_V0 if version == 0 else E.HANDSHAKE)
         connection.serve_with(self, self._ports.max_token_bytes)
@@ -303,7 +302,7 @@ class SaslAuthenticator:
         if self._state is not S.FAILED:
             self._on(E.REFUSED)
         self._ports.statistics.failed += 1
-        log.info(
+        connection.log_once(
             "authentication failed peer=%s listener=%s mechanism=%s why=%s",
             connection.peer,
             connection.listener,
@@ -320,7 +319,7 @@ class SaslAuthenticator:
 def _close(pending: Pending, answer: bytes | None, connection: "Connection") -> None:
     if not pending.abandoned:
         pending.answer(Refusal("authentication failed") if answer is None else answer)
-        connection.close("authentication failed")
+        connection.close_quietly()
 
 
 def _read_header(frame: memoryview) -> tuple[int, int, int, int]:

@@ -103,7 +103,7 @@ class SocketServer:
             await server.start_serving()
             return
         for bound in server.sockets:
-            acceptor = Acceptor(bound, connection, tls, self._handshake_s)
+            acceptor = Acceptor(bound, connection, tls, self._handshake_s, self.connections.floods)
             acceptor.start(backlog)
             self._acceptors.append(acceptor)
 

@@ -48,6 +48,11 @@ _PROPERTIES: Final = {
     "transaction.state.log.segment.bytes": "16384",
 }
 
+_AUTHORIZER: Final = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class SeedSettings:
@@ -67,6 +72,7 @@ class SeedSettings:
     # 0: as in Kafka 3.9. 2: an epoch for each transaction, against requests that come late.
     transaction_version: int = 2
     brokers: int = 3
+    has_acls: bool = False
 
     @property
     def bootstrap(self) -> list[tuple[str, int]]:
@@ -82,6 +88,7 @@ class SeedSettings:
             "min.insync.replicas": str(self.min_insync_replicas),
             "zookeeper.session.timeout.ms": str(int(self.session_timeout_s * 1000)),
             **({"log.flush.interval.messages": "1"} if self.flushes_each else {}),
+            **(_AUTHORIZER if self.has_acls else {}),
         }
         return BrokerConfig.from_properties(properties)
 

@@ -1,0 +1,97 @@
+"""Connection quotas: numbers and rates of connections, of a broker and of its listeners (S41)."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from barnabas.base.errors import ConfigError
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.server.network.connection_quotas import ConnectionQuotas
+from barnabas.server.settings import limits
+from barnabas.wire.apis import ApiKey
+from tests.server.api_requests import of
+from tests.server.raw import Insight, RawClient, with_broker
+from tests.server.test_authorization import ask
+
+INSIDE, OUTSIDE = "INSIDE", "OUTSIDE"
+TWO = {
+    "listeners": "INSIDE://:9092,OUTSIDE://:9093",
+    "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+    "inter.broker.listener.name": INSIDE,
+    "log.dirs": "/nowhere",
+}
+
+
+def quotas(**properties: str) -> ConnectionQuotas:
+    return ConnectionQuotas(limits(config(**properties)))
+
+
+def config(**properties: str) -> BrokerConfig:
+    return BrokerConfig(TWO | {name.replace("_", "."): text for name, text in properties.items()})
+
+
+def test_s41_the_listener_of_brokers_is_not_shut_by_clients() -> None:
+    counted = quotas(max_connections="2")
+    assert counted.add("a", OUTSIDE) is None
+    assert counted.add("b", OUTSIDE) is None
+    assert counted.add("c", OUTSIDE) == "max.connections=2 is reached"
+    assert counted.add("d", INSIDE) is None
+    alone = ConnectionQuotas(limits(BrokerConfig({"max.connections": "0", "log.dirs": "/x"})))
+    assert alone.add("a", "PLAINTEXT") is not None
+
+
+def test_s41_a_listener_has_a_limit_of_its_own() -> None:
+    counted = quotas(listener_name_outside_max_connections="1")
+    assert counted.add("a", OUTSIDE) is None
+    assert "of listener OUTSIDE" in (counted.add("a", OUTSIDE) or "")
+    counted.remove("a", OUTSIDE)
+    counted.remove("a", OUTSIDE)
+    assert counted.add("a", OUTSIDE) is None
+
+
+def test_s41_connections_beyond_a_rate_wait_at_most_one_window() -> None:
+    counted = quotas(max_connection_creation_rate="1", listener_name_inside_max_connections="9")
+    assert [counted.delay_ms(OUTSIDE, 0.0) for _ in range(10)] == [0] * 10
+    assert counted.delay_ms(OUTSIDE, 0.0) == 1000
+    # The limit of all listeners is not for that of brokers, which may have one of its own.
+    assert counted.delay_ms(INSIDE, 0.0) == 0
+    own = quotas(listener_name_inside_max_connection_creation_rate="1")
+    assert [own.delay_ms(INSIDE, 0.0) for _ in range(11)][-1] == 1000
+    assert own.delay_ms(OUTSIDE, 0.0) == 0
+
+
+async def is_served(client: RawClient) -> bool:
+    try:
+        return bool((await ask(client, ApiKey.METADATA, of(topics=()))).brokers)
+    except (ConnectionError, asyncio.IncompleteReadError):
+        return False
+
+
+def test_s41_limits_change_while_a_broker_runs(tmp_path: Path) -> None:
+    async def scenario(broker: Insight) -> None:
+        first = await broker.connect()
+        second = await broker.connect()
+        assert (await ask(first, ApiKey.METADATA, of(topics=()))).brokers
+        assert await second.is_closed()
+        name = "listener.name.plaintext.max.connections"
+        wanted = of(name=name, config_operation=0, value="2")
+        changed = of(resource_type=4, resource_name="0", configs=(wanted,))
+        answer = await ask(first, ApiKey.INCREMENTAL_ALTER_CONFIGS, of(resources=(changed,)))
+        assert answer.responses[0].error_code == 0, answer
+        async with asyncio.timeout(20):
+            while not await is_served(await broker.connect()):
+                pass
+
+    with_broker(tmp_path, scenario, listener_name_plaintext_max_connections=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("INSIDE", "different value from the inter"), ("OTHER", "advertised")]
+)
+def test_s3_the_listener_of_controllers_is_advertised_and_not_that_of_brokers(
+    name: str, why: str
+) -> None:
+    with pytest.raises(ConfigError, match=why):
+        config(control_plane_listener_name=name)
+    config(control_plane_listener_name="outside")
