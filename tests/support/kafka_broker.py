@@ -13,7 +13,7 @@ from tests.support.apache_kafka import ApacheKafka
 from tests.support.confluent_client import admin
 from tests.support.waiting import suspend
 
-READY_WITHIN_S: Final = 60.0
+READY_WITHIN_S: Final = 180.0
 STOPPED_WITHIN_S: Final = 60.0
 SHOWN_LINES: Final = 40
 

@@ -18,7 +18,7 @@ _MODULES: Final = {
     "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
 }
 _OAUTH_HANDLER: Final = (
-    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 )
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.clients.secure.conftest import FORGED, SIGNED, WAYS, WRONG, SecureBroker
 from tests.clients.secure.secure_clients import CLIENTS
+from tests.support.secure_broker import FORGED, SIGNED, WAYS, WRONG, SecureBroker
 
 # The others are `long`.
 _SHORT = ("MUTUAL", "SASL_SSL SCRAM-SHA-512")

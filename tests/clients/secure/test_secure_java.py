@@ -14,8 +14,8 @@ import pytest
 
 from barnabas.bench.compare.maven import Artifact, Unavailable, fetched
 from barnabas.config.properties import format_properties
-from tests.clients.secure.conftest import FORGED, SIGNED, WAYS, WRONG, SecureBroker
 from tests.support.logins import java
+from tests.support.secure_broker import FORGED, SIGNED, WAYS, WRONG, SecureBroker
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(700)]
 
