@@ -1,6 +1,8 @@
 """Quotas: rates over windows (S36), eight levels of precedence (S34), the token bucket (S40)."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from barnabas.security.client_quotas import (
     ABSENT,
@@ -91,3 +93,29 @@ def test_the_four_client_quotas_have_kafkas_names() -> None:
         "request_percentage",
         "controller_mutation_rate",
     }
+
+
+@given(
+    bound=st.floats(1, 1_000),
+    steps=st.lists(st.tuples(st.floats(0, 3), st.floats(0, 4_000), st.booleans()), max_size=60),
+)
+def test_what_is_spent_without_a_look_at_the_rate_never_exceeds_the_bound(
+    bound: float, steps: list[tuple[float, float, bool]]
+) -> None:
+    """`has_spare` and `spend` record as `record` does, and only while that throttles nobody."""
+    fast, exact, now = Meter(bound), Meter(bound), 0.0
+    for later, value, may_spend in steps:
+        now += later
+        if may_spend and fast.has_spare(value, now):
+            fast.spend(value)
+            assert exact.record(value, now) == 0
+        else:
+            assert fast.record(value, now) == exact.record(value, now)
+        assert fast.rate.total == pytest.approx(exact.rate.total)
+
+
+def test_a_new_bound_counts_at_once() -> None:
+    meter = Meter(1_000)
+    assert meter.has_spare(5_000, 0.0)
+    meter.bound = 10
+    assert not meter.has_spare(5_000, 0.0)

@@ -6,6 +6,7 @@ from typing import Final
 
 from barnabas.base.errors import ConfigError
 from barnabas.client.key_stores import load_stores, read_key_store, read_trust_store
+from barnabas.client.tls_alerts import AlertingObject
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {
@@ -55,6 +56,7 @@ def server_context(properties: Mapping[str, str], client_auth: str) -> ssl.SSLCo
     # A session that is resumed would keep the rights of a certificate that was replaced.
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
+    context.sslobject_class = AlertingObject
     return context
 
 

@@ -12,6 +12,11 @@ MUTATION: Final = "controller_mutation_rate"
 CONNECTION: Final = "connection_creation_rate"
 CLIENT_KEYS: Final = (PRODUCER, CONSUMER, REQUEST, MUTATION)
 
+# Responses in a row are hardly larger than this, and hardly take longer: percent of a second.
+MOST_ANSWERED: Final = 1_500_000
+MOST_PERCENT: Final = 1.0
+NS_PER_PERCENT: Final = 1e7
+
 # The name of a default entity, and of a part that an entity does not have.
 DEFAULT: Final = None
 ABSENT: Final = False
@@ -68,6 +73,24 @@ class ClientMeters:
 
     def __bool__(self) -> bool:
         return bool(self.produce or self.consume or self.request or self.mutations)
+
+    def have_spare(self, is_produce: bool, received: int, now: float) -> bool:
+        """True if requests of so many bytes cannot exceed a quota, so that `spend` is enough."""
+        meter, size = (self.produce, received) if is_produce else (self.consume, MOST_ANSWERED)
+        request = self.request
+        return (meter is None or meter.has_spare(size, now)) and (
+            request is None or request.has_spare(MOST_PERCENT, now)
+        )
+
+    def spend(self, is_produce: bool, received: int, sent: int, took_ns: int) -> None:
+        """Count requests that were served after `have_spare`. Without a response (acks=0) the
+        request quota does not count.
+        """
+        meter, size = (self.produce, received) if is_produce else (self.consume, sent)
+        if meter is not None:
+            meter.spend(size)
+        if self.request is not None and sent:
+            self.request.spend(took_ns / NS_PER_PERCENT)
 
 
 class ClientQuotas:

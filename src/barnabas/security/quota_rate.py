@@ -4,6 +4,7 @@ Kafka's Rate counts in samples of one window each, and divides by the time since
 them, at least by all windows but the current one: a client that just came may send a burst.
 """
 
+import math
 from collections import deque
 from typing import Final
 
@@ -30,6 +31,21 @@ class Rate:
         samples[-1][1] += value
         self.total += value
 
+    def add(self, value: float) -> None:
+        """Record in the current window, which the caller knows to last."""
+        self._samples[-1][1] += value
+        self.total += value
+
+    def window_end(self, now: float) -> float:
+        """The end of the current window, which begins now if there is none."""
+        self.record(0.0, now)
+        return self._samples[-1][0] + self._window_s
+
+    @property
+    def least_elapsed(self) -> float:
+        """The shortest time that `elapsed` returns."""
+        return max(self._windows - 1, 1) * self._window_s
+
     def per_second(self, now: float) -> float:
         self._purge(now)
         return self.total / self.elapsed(now) if self._samples else 0.0
@@ -54,26 +70,55 @@ class Rate:
 
 
 class Meter:
-    """One quota of one client: a rate and its bound."""
+    """One quota of one client: a rate and its bound.
 
-    __slots__ = ("bound", "rate")
+    Most requests are far below the bound. `has_spare` and `spend` cost a comparison and a few
+    additions for those: until the window ends, what may still be recorded only shrinks by what is
+    recorded.
+    """
+
+    __slots__ = ("_bound", "_spare", "_spare_until", "rate")
 
     def __init__(self, bound: float, windows: int = WINDOWS, window_s: float = WINDOW_S) -> None:
-        self.bound = bound
+        self._bound = bound
         self.rate = Rate(windows, window_s)
+        self._spare = 0.0
+        self._spare_until = -math.inf
+
+    @property
+    def bound(self) -> float:
+        return self._bound
+
+    @bound.setter
+    def bound(self, bound: float) -> None:
+        self._bound = bound
+        self._spare_until = -math.inf
 
     def record(self, value: float, now: float) -> int:
         """Record, and return for how many milliseconds the client is throttled."""
         self.rate.record(value, now)
+        self._spare_until = -math.inf
         return self.throttle_ms(now)
+
+    def has_spare(self, value: float, now: float) -> bool:
+        """True if so much more cannot exceed the bound; False if it may, and `record` decides."""
+        if now >= self._spare_until:
+            self._spare_until = self.rate.window_end(now)
+            self._spare = self._bound * self.rate.least_elapsed - self.rate.total
+        return value <= self._spare
+
+    def spend(self, value: float) -> None:
+        """Record at the time of the last `has_spare`."""
+        self.rate.add(value)
+        self._spare -= value
 
     def throttle_ms(self, now: float) -> int:
         rate = self.rate.per_second(now)
-        if rate <= self.bound:
+        if rate <= self._bound:
             return 0
-        if self.bound <= 0:
+        if self._bound <= 0:
             return int(self.rate.elapsed(now) * 1000)
-        return int((rate - self.bound) / self.bound * self.rate.elapsed(now) * 1000)
+        return int((rate - self._bound) / self._bound * self.rate.elapsed(now) * 1000)
 
     def most_at_once(self, windows: int, window_s: float) -> int:
         """What may be sent in one answer, so that a client with a small quota still progresses."""

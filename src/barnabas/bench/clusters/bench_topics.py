@@ -37,15 +37,15 @@ def create_topics(bootstrap: str, assignments: Mapping[str, list[list[int]]]) ->
         created.result(MADE_WITHIN_S)
 
 
-def delete_topic(bootstrap: str, name: str) -> None:
-    admin = AdminClient(client_settings(bootstrap))
+def delete_topic(bootstrap: str, name: str, **login: str) -> None:
+    admin = AdminClient(client_settings(bootstrap, **login))
     for deleted in admin.delete_topics([name], operation_timeout=PATIENCE_S).values():
         deleted.result(PATIENCE_S)
 
 
-def log_end_offset(bootstrap: str, topic: str, partitions: int) -> int:
+def log_end_offset(bootstrap: str, topic: str, partitions: int, **login: str) -> int:
     """The number of records of a topic without deletions: the sum of its log end offsets."""
-    consumer = Consumer(client_settings(bootstrap, **{"group.id": "bench"}))
+    consumer = Consumer(client_settings(bootstrap, **login, **{"group.id": "bench"}))
     try:
         return sum(
             consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=PATIENCE_S)[1]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from barnabas.bench.compare.compare_clients import ClientRun
     from barnabas.bench.compare.compare_run import Comparison
     from barnabas.bench.compare.compare_sites import System
+    from barnabas.bench.compare.kafka_release import ApacheKafka
 
 RESULTS: Final = Path("bench/results")
 NOTHING_WRITTEN: Final = (
@@ -66,6 +67,10 @@ def compare(
             " of librdkafka, java, franz-go, kafkajs, aiokafka, kafka-python. The data takes 3 GB."
         ),
     ] = "",
+    protocol: Annotated[
+        str,
+        typer.Option(help="Measure produce and consume over SSL or SASL_SSL.", metavar="PROTOCOL"),
+    ] = "",
     full: Annotated[bool, typer.Option(help="All combinations of factors; takes hours.")] = False,
     quick: Annotated[bool, typer.Option(help="A short smoke run.")] = False,
     repeat: Annotated[
@@ -93,6 +98,7 @@ def compare(
     Examples:
       barnabas bench compare
       barnabas bench compare --only latency,start --repeat 7
+      barnabas bench compare --protocol SASL_SSL
       barnabas bench compare --clients all
       barnabas bench compare --clients java,kafkajs --only consume
       barnabas bench compare --bootstrap one:9092 --bootstrap other:9092
@@ -101,11 +107,12 @@ def compare(
         raise typer.BadParameter("specify --bootstrap twice or not at all")
     if clients and full:
         raise typer.BadParameter("--full cannot be used with --clients")
+    protocol = _protocol(protocol, is_alone=not (clients or full or bootstrap))
     from rich.console import Console
 
     from barnabas.bench.bench_report import in_one_line
     from barnabas.bench.compare.compare_limits import against_limits
-    from barnabas.bench.compare.compare_sites import apache_kafka, barnabas, elsewhere
+    from barnabas.bench.compare.compare_sites import elsewhere
     from barnabas.bench.compare.kafka_release import VERSION, Unavailable, find_kafka
 
     console = Console()
@@ -115,7 +122,9 @@ def compare(
     minutes = minutes if minutes or full else MINUTES
     effort = several.effort(quick, repeat, minutes) if several else _effort(quick, repeat, minutes)
     words = [word.strip().lower() for word in only.split(",") if word.strip()]
-    chosen = partial(_cases, words, effort, bootstrap=bool(bootstrap), full=full, quick=quick)
+    chosen = partial(
+        _cases, words, effort, protocol, bootstrap=bool(bootstrap), full=full, quick=quick
+    )
     cases = chosen(several)
     if bootstrap:
         for address in bootstrap:
@@ -131,12 +140,14 @@ def compare(
             near = cases if words or several else []
             against_limits(console, why, near, results, quick, folder)
             return
-        ours, theirs = barnabas(), apache_kafka(found)
+        ours, theirs = _systems(found, protocol)
         facts["Apache Kafka"] = VERSION
     if several:
         facts |= several.find(console)
         cases = chosen(several)
-    part = bool(bootstrap or only or full or quick or (several and not several.is_whole()))
+    part = bool(
+        bootstrap or only or protocol or full or quick or (several and not several.is_whole())
+    )
     into = results or (None if part else RESULTS)
     if into is not None:
         into.mkdir(parents=True, exist_ok=True)  # fails now rather than after the run
@@ -177,6 +188,27 @@ def _run(
         raise KeyboardInterrupt
     if outcome.failures:
         raise typer.Exit(1)
+
+
+def _protocol(name: str, is_alone: bool) -> str:
+    """Raises BadParameter."""
+    from barnabas.bench.compare.compare_security import PROTOCOLS
+
+    if name and name.upper() not in PROTOCOLS:
+        raise typer.BadParameter(f"--protocol is {name!r}, must be one of {', '.join(PROTOCOLS)}")
+    if name and not is_alone:
+        raise typer.BadParameter("--protocol cannot be used with --bootstrap, --clients or --full")
+    return name.upper()
+
+
+def _systems(release: "ApacheKafka", protocol: str) -> "tuple[System, System]":
+    from barnabas.bench.compare.compare_security import secured
+    from barnabas.bench.compare.compare_sites import apache_kafka, barnabas
+
+    theirs = partial(apache_kafka, release)
+    if protocol:
+        return secured(protocol, barnabas), secured(protocol, theirs)
+    return barnabas(), theirs()
 
 
 def _several(clients: str) -> "ClientRun | None":
@@ -296,6 +328,7 @@ def _names(case: "Case") -> str:
 def _cases(
     words: Sequence[str],
     effort: "Effort",
+    protocol: str,
     several: "ClientRun | None" = None,
     *,
     bootstrap: bool,
@@ -308,9 +341,11 @@ def _cases(
     Raises  BadParameter for a word that matches no case
     """
     from barnabas.bench.compare.compare_cases import CASES
+    from barnabas.bench.compare.compare_security import secured_cases
     from barnabas.bench.compare.transaction_cases import TRANSACTION_CASES
 
-    every = (*CASES, *TRANSACTION_CASES) if words else CASES
+    plain = (*CASES, *TRANSACTION_CASES) if words else CASES
+    every = secured_cases(protocol) if protocol else plain
     possible = [
         case
         for case in (several.cases() if several else every)

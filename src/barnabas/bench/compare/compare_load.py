@@ -18,7 +18,6 @@ from confluent_kafka.cimpl import NewTopic
 
 from barnabas.bench.clusters.bench_topics import (
     PATIENCE_S,
-    client_settings,
     delete_topic,
     log_end_offset,
 )
@@ -75,7 +74,7 @@ class ClientLoad:
 def new_topic(site: Site, partitions: int) -> str:
     """A unique topic name."""
     name = f"compared-{_OURS}-{next(_NUMBERS)}"
-    admin = AdminClient(client_settings(site.bootstrap))
+    admin = AdminClient(site.settings())
     wanted = NewTopic(name, num_partitions=partitions, replication_factor=site.replicas)
     for created in admin.create_topics([wanted], operation_timeout=PATIENCE_S).values():
         created.result(PATIENCE_S)
@@ -89,7 +88,7 @@ def topic(site: Site, partitions: int) -> Iterator[str]:
     try:
         yield name
     finally:
-        delete_topic(site.bootstrap, name)
+        delete_topic(site.bootstrap, name, **site.login)
 
 
 def produce(site: Site, name: str, load: ClientLoad, total_bytes: int) -> tuple[int, float]:
@@ -106,7 +105,7 @@ def produce(site: Site, name: str, load: ClientLoad, total_bytes: int) -> tuple[
     wanted = max(AT_ONCE, total_bytes // load.record_bytes)
     with ExitStack() as stack:
         producers = [
-            stack.enter_context(LeanProducer(client_settings(site.bootstrap, **settings), name))
+            stack.enter_context(LeanProducer(site.settings(**settings), name))
             for _ in range(load.producers)
         ]
         values = Values(AT_ONCE, load.record_bytes)
@@ -120,7 +119,7 @@ def _until_in_log(site: Site, name: str, partitions: int, sent: int, within_s: f
     """Raises RecordsMissing if the log lacks messages. With acks=0 the client reports no
     failures, and is ahead of the broker by the socket buffers."""
     deadline = time.perf_counter() + within_s
-    while (end := log_end_offset(site.bootstrap, name, partitions)) != sent:
+    while (end := log_end_offset(site.bootstrap, name, partitions, **site.login)) != sent:
         if time.perf_counter() > deadline:
             raise RecordsMissing(f"{sent} messages were sent, {end} are in the log")
 
@@ -148,9 +147,7 @@ def _hand_over(
 
 def consume(site: Site, name: str, partitions: int, wanted: int) -> float:
     """Seconds to read this many messages from the start of a topic."""
-    settings = client_settings(
-        site.bootstrap, **{"group.id": name, "enable.auto.commit": False, **NEVER_FULL}
-    )
+    settings = site.settings(**{"group.id": name, "enable.auto.commit": False, **NEVER_FULL})
     with LeanConsumer(settings, name, range(partitions)) as consumer:
         start = time.perf_counter()
         if (got := consumer.pass_over(wanted, 3 * PATIENCE_S)) < wanted:
@@ -163,7 +160,7 @@ def unbatched_per_second(site: Site, requests: int) -> float:
     settings = {"acks": 1, "linger.ms": 0, "batch.num.messages": 1}
     with (
         topic(site, 1) as name,
-        LeanProducer(client_settings(site.bootstrap, **settings), name) as producer,
+        LeanProducer(site.settings(**settings), name) as producer,
     ):
         start, sent = _hand_over([producer], Values(100, 100), lambda _: 0, requests)
         seconds = time.perf_counter() - start
@@ -188,7 +185,7 @@ def rebalance_seconds(site: Site) -> float:
 
 def _member(site: Site, name: str) -> Consumer:
     settings = {"group.id": name, "heartbeat.interval.ms": 500}
-    member = Consumer(client_settings(site.bootstrap, **settings))
+    member = Consumer(site.settings(**settings))
     member.subscribe([name])
     return member
 

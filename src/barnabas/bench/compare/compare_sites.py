@@ -12,9 +12,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient
 
@@ -119,6 +119,11 @@ class Site:
     bootstrap: str
     brokers: tuple[BrokerProcess, ...] = ()
     launched_at: float = 0.0  # of the same clock as time.perf_counter
+    login: Mapping[str, str] = field(default_factory=dict)  # librdkafka's settings, if it needs any
+
+    def settings(self, **more: Any) -> dict[str, Any]:
+        """The settings of a client."""
+        return client_settings(self.bootstrap, **self.login, **more)
 
     @property
     def replicas(self) -> int:
@@ -137,12 +142,14 @@ class System:
     start: Callable[[Path, int], AbstractContextManager[Site]]
 
 
-def barnabas(properties: Mapping[str, str] = NO_PROPERTIES) -> System:
+def barnabas(
+    properties: Mapping[str, str] = NO_PROPERTIES, login: Mapping[str, str] = NO_PROPERTIES
+) -> System:
     """Barnabas, started by `barnabas server`; a single broker needs no ZooKeeper. A broker that
     crashes is unregistered by `barnabas unregister`, as systemd's ExecStopPost does.
 
     Its modules are byte-compiled first, as in an installed package. `properties` are added to
-    those of the comparison.
+    those of the comparison, and clients need the `login` then.
     """
     compileall.compile_dir(_PACKAGE, quiet=2)
 
@@ -161,11 +168,15 @@ def barnabas(properties: Mapping[str, str] = NO_PROPERTIES) -> System:
 
     return System(
         "Barnabas",
-        lambda folder, count: _site(folder, count, command, count > 1, properties, on_death),
+        lambda folder, count: _site(folder, count, command, count > 1, properties, login, on_death),
     )
 
 
-def apache_kafka(release: ApacheKafka, properties: Mapping[str, str] = NO_PROPERTIES) -> System:
+def apache_kafka(
+    release: ApacheKafka,
+    properties: Mapping[str, str] = NO_PROPERTIES,
+    login: Mapping[str, str] = NO_PROPERTIES,
+) -> System:
     """Apache Kafka, with the heap and garbage collector of its start script."""
 
     def command(
@@ -185,7 +196,7 @@ def apache_kafka(release: ApacheKafka, properties: Mapping[str, str] = NO_PROPER
         return release.java_command("kafka.Kafka", path, options=options)
 
     return System(
-        "Apache Kafka", lambda folder, count: _site(folder, count, command, True, properties)
+        "Apache Kafka", lambda folder, count: _site(folder, count, command, True, properties, login)
     )
 
 
@@ -216,6 +227,7 @@ def _site(
     command: Command,
     needs_zookeeper: bool,
     properties: Mapping[str, str],
+    login: Mapping[str, str],
     on_death: OnDeath = lambda data: [],
 ) -> Iterator[Site]:
     """Brokers with ids from 0 on, until the end of the block; no process is left.
@@ -238,8 +250,9 @@ def _site(
         for broker in brokers:
             broker.wait_listening()
         bootstrap = ",".join(f"{HOST}:{broker.port}" for broker in brokers)
-        _wait_joined(bootstrap, count)
-        yield Site(bootstrap, tuple(brokers), launched_at)
+        site = Site(bootstrap, tuple(brokers), launched_at, login)
+        _wait_joined(site)
+        yield site
     finally:
         for broker in brokers:
             broker.kill()
@@ -247,8 +260,8 @@ def _site(
             zookeeper.kill()
 
 
-def _wait_joined(bootstrap: str, count: int) -> None:
-    admin = AdminClient(client_settings(bootstrap))
+def _wait_joined(site: Site) -> None:
+    admin, count = AdminClient(site.settings()), len(site.brokers)
     deadline = time.perf_counter() + READY_WITHIN_S
     while True:
         metadata = admin.list_topics(timeout=READY_WITHIN_S)

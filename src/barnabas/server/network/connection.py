@@ -18,6 +18,7 @@ from typing import Final
 
 from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.base.failures import FailureChannel
+from barnabas.security.client_quotas import ClientMeters
 from barnabas.security.principal import ANONYMOUS
 from barnabas.server.fetching.cached_partitions import NamedPartitions
 from barnabas.server.metrics.request_statistics import TIMED_ONE_IN, RequestStatistics
@@ -83,6 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         "is_follower",
         "last_active",
         "listener",
+        "meters",
         "most_fetched",
         "now",
         "port",
@@ -137,6 +139,7 @@ class Connection(asyncio.BufferedProtocol):
         self._blocked_since = 0
         # While a client is beyond its quota none of its requests is served or read.
         self._throttling: asyncio.TimerHandle | None = None
+        self.meters: ClientMeters | None = None  # of its shortcuts, while anyone has a quota
         self.most_fetched: int | None = None  # bytes in one response, by its quota
         self.is_follower = False  # its last Fetch was one of a replica
         self.last_active = 0.0
@@ -182,6 +185,8 @@ class Connection(asyncio.BufferedProtocol):
         self._known.remember(frame, size, shortcut)
 
     def forget(self) -> None:
+        """Serve the next request the long way."""
+        self.meters = None
         self._known.forget()
 
     def serve_with(self, serve: Serve, max_request_bytes: int) -> None:
@@ -289,7 +294,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve_known(self) -> bool:
         """Serve requests that begin like one before; False if the next is none, or not whole."""
-        received, known = self._received, self._known
+        received, known, meters = self._received, self._known, self.meters
+        if meters is not None:
+            size = received.end - received.start
+            if not meters.have_spare(known.is_produce, size, self._now()):
+                return False
+            began, queued, first = self._statistics.stopwatch(), self._queued, received.start
         start, served, last_size, self._queued, pending = serve_known(
             received.view,
             received.start,
@@ -302,6 +312,10 @@ class Connection(asyncio.BufferedProtocol):
         )
         if not served:
             return False
+        if meters is not None:
+            took = self._statistics.stopwatch() - began
+            sent = self._queued - queued + (pending is not None)
+            meters.spend(known.is_produce, start - first, sent, took)
         self._repeats += served
         received.start = start
         if last_size >= LARGE:

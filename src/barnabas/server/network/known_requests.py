@@ -5,6 +5,7 @@ from typing import Final
 
 from barnabas.server.metrics.request_statistics import ApiStatistics, RequestStatistics
 from barnabas.server.requests.fast_path import Shortcut
+from barnabas.wire.apis import ApiKey
 
 MOST_SHORTCUTS: Final = 1_000
 # Requests begin with names, which are short; one that tags make longer is not remembered.
@@ -15,11 +16,12 @@ _HEAD = struct.Struct(">ii")  # API and version, correlation id
 class KnownRequests:
     """All are of one API, where they are counted: no client sends two on one connection at once."""
 
-    __slots__ = ("_statistics", "api", "shortcuts", "size")
+    __slots__ = ("_statistics", "api", "is_produce", "shortcuts", "size")
 
     def __init__(self, statistics: RequestStatistics) -> None:
         self._statistics = statistics
         self.api: ApiStatistics = statistics.before_any
+        self.is_produce = False
         # By the bytes after the correlation id: API and version, and what serves such a frame.
         self.shortcuts: dict[bytes, tuple[int, Shortcut]] = {}
         self.size = 0  # of the part of a frame that has to be known; 0 while none is
@@ -37,6 +39,7 @@ class KnownRequests:
             self.shortcuts.clear()
         self.size = size
         self.api = api
+        self.is_produce = api_and_version >> 16 == ApiKey.PRODUCE
         self.shortcuts[bytes(frame[8:size])] = (api_and_version, shortcut)
 
     def forget(self) -> None:

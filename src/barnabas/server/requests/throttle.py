@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from barnabas.base.clock import Stopwatch
-from barnabas.security.client_quotas import ClientMeters, ClientQuotas
+from barnabas.security.client_quotas import NS_PER_PERCENT, ClientMeters, ClientQuotas
 from barnabas.server.network.connection import Connection
 from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply
 from barnabas.wire.apis import APIS, ApiKey
@@ -50,6 +50,9 @@ class Throttle:
         """The meters of the client, None if it has no quota. Also caps its next fetch."""
         now = connection.now()
         meters = self._quotas.of(connection.principal.name, client_id or "", now)
+        if meters is not connection.meters:
+            connection.forget()  # its shortcuts count for the meters of before
+            connection.meters = meters
         consume = meters.consume
         connection.most_fetched = (
             None if consume is None else consume.most_at_once(*self._quotas.window)
@@ -81,7 +84,6 @@ class Throttle:
         is_produce: bool,
     ) -> Reply:
         """The same for Produce and Fetch, also if the response comes later."""
-        client.forget()  # what a shortcut serves would not be measured
         took = self.stopwatch() - began
         if not isinstance(reply, Pending):
             return self._measured(version, frame_size, reply, meters, took, client, is_produce)
@@ -130,8 +132,10 @@ class Throttle:
     def _request_ms(self, meters: ClientMeters, took: int, now: float) -> int:
         if meters.request is None:
             return 0
-        percent = took / 1e9 * 100
-        return min(meters.request.record(percent, now), int(self._quotas.window.seconds * 1000))
+        return min(
+            meters.request.record(took / NS_PER_PERCENT, now),
+            int(self._quotas.window.seconds * 1000),
+        )
 
     def _throttled_produce(self, version: int, reply: Reply, ms: int, client: Connection) -> Reply:
         if not ms:

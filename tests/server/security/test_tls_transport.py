@@ -1,0 +1,138 @@
+"""TLS connections that misbehave, and many of them: memory stays bounded, others are served."""
+
+import socket
+import ssl
+import struct
+import threading
+import uuid
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from barnabas.security.certificate_authority import CertificateAuthority
+from tests.server.security.conftest import SecureBroker, StartBroker
+from tests.server.security.test_sasl import SOON, frame, received, round_trip, text
+from tests.server.security.test_tls import _resident, alice
+from tests.support.waiting import until
+
+MB = 1024 * 1024
+PARTITION_BYTES = 8 * MB
+FETCHES = 400
+API_VERSIONS = frame(18, 0, b"")
+
+
+def connected(broker: SecureBroker) -> ssl.SSLSocket:
+    context = ssl.create_default_context(cafile=str(broker.certificates / "ca.pem"))
+    sock = socket.create_connection(("127.0.0.1", broker.ports["SSL"]), SOON)
+    return context.wrap_socket(sock, server_hostname="127.0.0.1")
+
+
+def fill(broker: SecureBroker) -> str:
+    """A topic with `PARTITION_BYTES` of records in one partition."""
+    topic = f"t-{uuid.uuid4()}"
+    producer = Producer(alice(broker))
+    for _ in range(PARTITION_BYTES // 100_000):
+        producer.produce(topic, b"x" * 100_000)
+    assert producer.flush(SOON) == 0
+    return topic
+
+
+def fetch(topic: str, most: int) -> bytes:
+    """Fetch version 4 of partition 0 from offset 0."""
+    head = struct.pack(">iiiib", -1, 100, 1, most, 0)
+    partition = struct.pack(">iiqi", 1, 0, 0, most)
+    return frame(1, 4, head + struct.pack(">i", 1) + text(topic) + partition)
+
+
+def test_a_client_that_does_not_read_makes_the_broker_buffer_little(
+    start_secure: StartBroker,
+) -> None:
+    broker = start_secure({})
+    topic = fill(broker)
+    with connected(broker) as warm:
+        warm.sendall(fetch(topic, PARTITION_BYTES))
+        assert len(received(warm)) > PARTITION_BYTES // 2
+    before = _resident(broker.process.pid)
+    with connected(broker) as lazy:
+        lazy.sendall(fetch(topic, PARTITION_BYTES) * FETCHES)  # 3 GB of responses
+        round_trip(alice(broker))  # meanwhile others are served
+        assert _resident(broker.process.pid) - before < 64 * MB
+        for _ in range(5):
+            assert len(received(lazy)) > PARTITION_BYTES // 2
+        assert _resident(broker.process.pid) - before < 64 * MB
+
+
+def test_a_client_that_closes_its_half_ends_the_connection_and_nothing_else(
+    secure_broker: SecureBroker,
+) -> None:
+    with connected(secure_broker) as sock:
+        sock.sendall(API_VERSIONS)
+        assert received(sock)
+        sock.shutdown(socket.SHUT_WR)  # without close_notify: cut off
+        assert sock.recv(1) == b""
+    with connected(secure_broker) as sock:
+        sock.sendall(API_VERSIONS)
+        assert received(sock)
+        sock.unwrap().close()  # with close_notify in both directions
+    round_trip(alice(secure_broker))
+    assert "Traceback" not in secure_broker.process.log()
+
+
+@pytest.mark.long
+def test_an_idle_connection_over_tls_costs_less_than_96_kb(start_secure: StartBroker) -> None:
+    broker = start_secure({})
+    count = 300
+    with ExitStack() as stack:
+        for _ in range(20):  # what the first ones cost is not theirs
+            stack.enter_context(connected(broker)).sendall(API_VERSIONS)
+        before = _resident(broker.process.pid)
+        for _ in range(count):
+            sock = stack.enter_context(connected(broker))
+            sock.sendall(API_VERSIONS)
+            assert received(sock)
+        assert (_resident(broker.process.pid) - before) / count < 96 * 1024
+
+
+def test_s6_certificates_are_replaced_under_load_and_no_request_fails(
+    start_secure: StartBroker, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    authority = CertificateAuthority.create(own)
+    authority.issue("broker", ["127.0.0.1"])
+    stores = {
+        "ssl.keystore.location": str(own / "broker.pem"),
+        "ssl.truststore.location": str(own / "ca.pem"),
+    }
+    started = start_secure(stores)
+    broker = SecureBroker(started.process, started.ports, own)
+    failures: list[object] = []
+    enough = threading.Event()
+
+    def produce() -> None:
+        producer = Producer({**broker.librdkafka("SSL"), "message.timeout.ms": "60000"})
+        while not enough.is_set():
+            producer.produce(
+                "load", b"v", on_delivery=lambda error, _: failures.append(error) if error else None
+            )
+            producer.poll(0.001)
+        assert producer.flush(SOON) == 0
+
+    def served() -> bytes | None:
+        with connected(broker) as sock:
+            return sock.getpeercert(True)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        for _ in range(2):
+            before = served()
+            authority.issue("broker", ["127.0.0.1"])
+            until(lambda before=before: served() != before, "the new certificate", SOON)
+            with connected(broker) as sock:
+                assert not sock.session_reused
+    finally:
+        enough.set()
+        thread.join(SOON)
+    assert failures == []
