@@ -11,6 +11,7 @@ from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.offload import Offload, ThreadOffload
 from barnabas.base.randomness import Random
 from barnabas.client.security import SecurityContext
+from barnabas.console.cluster.broker_metrics import BrokerMetrics
 from barnabas.console.cluster.console_client import ConsoleClient
 from barnabas.console.cluster.pipeline_run import PipelineRun
 from barnabas.console.cluster.topic_index import TopicIndexCache
@@ -44,6 +45,7 @@ class ClusterHandle:
         self.client = ConsoleClient(bootstrap, security)
         self.index = TopicIndexCache(self.client, offload)
         self.lags = GroupLags(self.client, self.index, clock)
+        self.metrics = BrokerMetrics(self.client, offload)
         self.watch = ClusterWatch(self.client, self.index, self.lags, clock)
         self._viewers = 0
         self._watching: asyncio.Task[None] | None = None

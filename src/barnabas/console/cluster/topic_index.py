@@ -28,6 +28,10 @@ _QUICK_S: Final = 0.15  # a refresh that takes no longer is waited for
 _FRESH_S: Final = 0.5
 _STALE_S: Final = 3.0
 _PARTITION = struct.Struct(">hiii")
+_LEADER: Final = 6  # where a partition's leader is; its first byte has the sign
+_NEGATIVE: Final = 0x80
+_CONTINUES: Final = 0x80  # of a varint: another byte follows
+_NO_MORE: Final = b"\1\0"  # no offline replica, no tagged field
 _TOPIC_END: Final = 4  # authorized operations, which are not asked for
 _THROTTLE: Final = 4
 
@@ -127,15 +131,35 @@ def _read_topic(response: memoryview, position: int) -> tuple[TopicRow | None, i
     is_internal = bool(response[position + 16])
     count, position = read_uvarint(response, position + 17)
     start = position
-    under_replicated = offline = factor = 0
-    for partition, end in _partitions(response, position, count - 1):
-        position = end
-        factor = max(factor, len(partition.replicas))
-        under_replicated += partition.is_under_replicated
-        offline += partition.leader < 0
+    counts, position = _count(response, position, count - 1)
     sent = response[start:position]
-    row = TopicRow(name, topic_id, is_internal, count - 1, factor, under_replicated, offline, sent)
+    row = TopicRow(name, topic_id, is_internal, count - 1, *counts, sent)
     return None if error else row, skip_tags(response, position + _TOPIC_END)
+
+
+def _count(
+    response: memoryview, position: int, partitions: int
+) -> tuple[tuple[int, int, int], int]:
+    """The replication factor, the under-replicated and the offline partitions; the position after.
+
+    It makes no objects, and takes each length for one byte if it is one: of 50,000 partitions a
+    page shows a few.
+    """
+    factor = under_replicated = offline = 0
+    for _ in range(partitions):
+        offline += response[position + _LEADER] >= _NEGATIVE
+        at = position + _PARTITION.size
+        replicas = response[at]
+        in_sync = response[at + 4 * replicas - 3] if 0 < replicas < _CONTINUES else 0
+        after = at + 4 * (replicas + in_sync) - 6
+        if 0 < in_sync < _CONTINUES and response[after : after + 2] == _NO_MORE:
+            position = after + 2
+        else:
+            row, position = next(_partitions(response, position, 1))
+            replicas, in_sync = len(row.replicas) + 1, len(row.isr) + 1
+        under_replicated += in_sync < replicas
+        factor = max(factor, replicas - 1)
+    return (factor, under_replicated, offline), position
 
 
 def _partitions(

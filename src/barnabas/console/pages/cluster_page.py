@@ -19,6 +19,7 @@ from barnabas.console.cluster.console_client import ClusterFailed, ConsoleClient
 from barnabas.console.cluster.topic_index import read_partitions
 from barnabas.console.cluster.topics import read_configs
 from barnabas.console.pages.overview_page import controller_state
+from barnabas.console.pages.shutdown_action import pids_of
 from barnabas.console.web.actions import Form, Plan, WrongInput, action, integer
 from barnabas.console.web.page import Context, Page, live_page
 from barnabas.wire.apis import ApiKey
@@ -54,6 +55,7 @@ async def gather_cluster(page: Page) -> Context:
         "moving": sorted(moving.items()),
         "progress": progress,
         "controller": await controller_state(client, index.partitions),
+        "stoppable": pids_of(page, view.ids),
         "audit": page.state.audit.entries[-20:][::-1],
     }
 

@@ -136,6 +136,6 @@
   function enhance(within) { localTimes(within); drawCharts(within); document.dispatchEvent(new CustomEvent("console:shown", { detail: within })); }
   document.addEventListener("console:rows", () => localTimes(document));
   document.addEventListener("htmx:afterSwap", (event) => { selectAgain(); enhance(document); if (event.detail.target?.id === "live") { hush(); listen(); } });
-  document.addEventListener("DOMContentLoaded", () => { enhance(document); listen(); });
+  document.addEventListener("DOMContentLoaded", () => { $("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }); enhance(document); listen(); });
   document.addEventListener("htmx:historyRestore", () => { hush(); listen(); });
 })();
