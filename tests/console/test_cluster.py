@@ -193,7 +193,7 @@ def test_a_reassignment_is_cancelled(
     for _ in range(200):
         producer.produce("heavy", os.urandom(20_000), partition=0)
     producer.flush(30)
-    person = visit(at=of_cluster)
+    person = visit(PHONE, dark=True, at=of_cluster)
     page = person.open("cluster/reassign?topics=heavy&brokers=0,1,2", "Plan")
     plan = '{"version": 1, "partitions": [{"topic": "heavy", "partition": 0, "replicas": [2]}]}'
     page.get_by_label("The plan").fill(plan)

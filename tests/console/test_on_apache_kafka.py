@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.console.conftest import ConsoleProcess, Visitor, running_console
+from tests.console.conftest import LOOKS, ConsoleProcess, Look, Visitor, running_console
 from tests.support.apache_kafka import apache_kafka
 from tests.support.confluent_client import admin
 from tests.support.kafka_broker import KafkaBroker, running_kafka, running_zookeeper
@@ -84,8 +84,9 @@ def test_pages_show_apache_kafka(visit: Visit, of_kafka: ConsoleProcess) -> None
         person.check()
 
 
+@pytest.mark.parametrize("look", LOOKS)
 def test_acls_users_and_quotas_are_changed_and_explained(
-    visit: Visit, of_kafka: ConsoleProcess
+    visit: Visit, of_kafka: ConsoleProcess, look: Look
 ) -> None:
     person = visit(at=of_kafka)
     page = person.open("security", "Security")

@@ -29,12 +29,13 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
     broker = BrokerProcess(folder, ["log.index.size.max.bytes=4096"])
     broker.start()
     try:
-        client = admin.AdminClient({"bootstrap.servers": broker.bootstrap})
+        settings = {"bootstrap.servers": broker.bootstrap, "socket.timeout.ms": 300_000}
+        client = admin.AdminClient(settings)
         for first in range(0, TOPICS, AT_ONCE):
             names = [f"topic-{number:05}" for number in range(first, first + AT_ONCE)]
             wanted = [admin.NewTopic(name, 5, 1) for name in names]
-            for made in client.create_topics(wanted, request_timeout=120).values():
-                made.result(180)
+            for made in client.create_topics(wanted, request_timeout=290).values():
+                made.result(300)
         with running_console(broker.bootstrap) as process:
             yield process
     finally:

@@ -42,9 +42,8 @@ def duration(value_ms: float | None) -> str:
     """Milliseconds with as many digits as one can act on."""
     if value_ms is None:
         return NOTHING
-    return (
-        f"{value_ms:,.0f} ms" if value_ms >= 100 else f"{value_ms:.{2 if value_ms < 1 else 1}f} ms"
-    )
+    digits = 0 if value_ms >= 100 or value_ms == int(value_ms) else 1 if value_ms >= 1 else 2
+    return f"{value_ms:,.{digits}f} ms"
 
 
 def moment(timestamp_ms: int | None) -> Markup | str:
