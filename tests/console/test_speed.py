@@ -69,7 +69,15 @@ def memory_mb(pid: int) -> float:
     return int(line.split()[1]) / 1024
 
 
-PAGES = ("", "topics", "topics?q=topic-07", "topics?page=300", "topics/topic-09999", "groups")
+PAGES = (
+    "",
+    "topics",
+    "topics?q=topic-07",
+    "topics?page=300",
+    "topics/topic-09999",
+    "groups",
+    "cluster",
+)
 
 
 def test_pages_of_ten_thousand_topics_are_quick_and_small(many: ConsoleProcess) -> None:

@@ -1,5 +1,6 @@
 """Who may see and change what: read-only, tokens, password, proxy, SASL users; the audit log."""
 
+import contextlib
 import http.client
 import json
 import re
@@ -163,8 +164,13 @@ class _Proxy(BaseHTTPRequestHandler):
         if not self.path.startswith("/ops/kafka/"):
             self.send_error(404)
             return
+        # A browser that leaves a page ends its stream of events.
+        connection = http.client.HTTPConnection(self.target, timeout=30)
+        with contextlib.closing(connection), contextlib.suppress(ConnectionError):
+            self._forward(connection)
+
+    def _forward(self, upstream: http.client.HTTPConnection) -> None:
         size = int(self.headers.get("content-length", 0))
-        upstream = http.client.HTTPConnection(self.target, timeout=30)
         sent = {k: v for k, v in self.headers.items() if k.lower() not in ("host", "connection")}
         sent |= {"Host": self.target, "X-Forwarded-Host": self.headers["host"]}
         path = self.path.removeprefix("/ops/kafka")
@@ -178,7 +184,6 @@ class _Proxy(BaseHTTPRequestHandler):
             while part := answer.read1():
                 self.wfile.write(part)
                 self.wfile.flush()
-        upstream.close()
 
     do_GET = do_POST = _pass_on
 
@@ -195,7 +200,7 @@ class Proxied:
 def proxied(console: ConsoleProcess) -> Iterator[Proxied]:
     handler = type("Proxy", (_Proxy,), {"target": urlsplit(console.url).netloc})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
+    server.daemon_threads = False
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -220,6 +225,7 @@ def test_it_works_below_the_path_of_a_proxy(visit: Visit, proxied: Any, topic: s
     page.get_by_text("has 3 partitions now").wait_for()
     assert page.url.startswith(f"{proxied.url}topics/")
     person.check()
+    page.close()  # the proxy waits for its threads
 
 
 def test_nothing_but_the_consoles_own_files_may_run(visit: Visit, console: ConsoleProcess) -> None:

@@ -115,12 +115,11 @@ class ConsoleState:
         security = SecurityContext.of(properties)
         return ClusterHandle(self.options.bootstrap, security, self.offload, self.clock)
 
-    async def pause(self, seconds: float) -> None:
-        """Wait; a console that stops ends every live view at once."""
+    async def pause(self, seconds: float) -> bool:
+        """Wait; False at once if the console stops, which ends every live view."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.stopping.wait(), seconds)
-        if self.stopping.is_set():
-            raise asyncio.CancelledError
+        return not self.stopping.is_set()
 
     def close(self) -> None:
         self.cluster.close()
