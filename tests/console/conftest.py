@@ -111,8 +111,9 @@ class Visitor:
         return self.page
 
     def check(self) -> None:
-        """No complaint of the browser, and none of axe-core."""
+        """No complaint of the browser, none of axe-core, and nothing wider than the window."""
         assert self.complaints == []
+        assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         results = Axe().run(self.page)
         assert results.violations_count == 0, results.generate_report()
 
@@ -122,15 +123,33 @@ class Visitor:
         self.page.get_by_role("button", name=verb, exact=True).click()
 
 
+Look = tuple[dict[str, int], bool]
+# Every combination of size and theme; the first is part of every run.
+LOOKS: Final = [
+    pytest.param((DESKTOP, False), id="1280-light"),
+    pytest.param((DESKTOP, True), id="1280-dark", marks=pytest.mark.long),
+    pytest.param((PHONE, False), id="390-light", marks=pytest.mark.long),
+    pytest.param((PHONE, True), id="390-dark", marks=pytest.mark.long),
+]
+
+
 @pytest.fixture
-def visit(chromium: Browser, console: ConsoleProcess) -> Iterator[Callable[..., Visitor]]:
+def look() -> Look:
+    """The size and the theme of a person who names none: a module may have LOOKS instead."""
+    return DESKTOP, False
+
+
+@pytest.fixture
+def visit(
+    chromium: Browser, console: ConsoleProcess, look: Look
+) -> Iterator[Callable[..., Visitor]]:
     """`visit()`, or `visit(PHONE, dark=True)`: a person at the shared console."""
     with contextlib.ExitStack() as contexts:
 
         def visit(
-            size: dict[str, int] = DESKTOP,
+            size: dict[str, int] = look[0],
             *,
-            dark: bool = False,
+            dark: bool = look[1],
             at: ConsoleProcess | None = None,
         ) -> Visitor:
             context = chromium.new_context(

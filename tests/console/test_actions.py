@@ -1,26 +1,22 @@
 """Every change in a real browser: what is confirmed happens, and is recorded with who and when."""
 
-import json
-import re
 from collections.abc import Callable
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
-from starlette.requests import Request
 
-from barnabas.base.randomness import Random
-from barnabas.cli.main import run
-from barnabas.console.console_options import ConsoleOptions
-from barnabas.console.web.access import Sessions
-from barnabas.console.web.page import Page
-from tests.console.conftest import ConsoleProcess, Visitor, running_console
+from tests.console.conftest import LOOKS, Look, Visitor
 from tests.support.broker import BrokerProcess
 from tests.support.confluent_client import admin
-from tests.support.waiting import until
 
 Visit = Callable[..., Visitor]
+
+
+@pytest.fixture(params=LOOKS)
+def look(request: pytest.FixtureRequest) -> Look:
+    """Every action at every size and in every theme."""
+    chosen: Look = request.param
+    return chosen
 
 
 @pytest.fixture
@@ -44,20 +40,23 @@ def watermarks(broker: BrokerProcess, topic: str, partition: int) -> tuple[int, 
         consumer.close()
 
 
-def test_a_topic_is_created_after_a_page_that_says_so(visit: Visit, broker: BrokerProcess) -> None:
+def test_a_topic_is_created_after_a_page_that_says_so(
+    visit: Visit, look: Look, broker: BrokerProcess
+) -> None:
+    name = f"made-{look[0]['width']}-{look[1]}"
     person = visit()
     page = person.open("topics-new", "Create a topic")
-    page.get_by_label("Name").fill("console-made")
+    page.get_by_label("Name").fill(name)
     page.get_by_label("Partitions").fill("4")
     page.get_by_label("Configs").fill("retention.ms=3600000")
     page.get_by_role("button", name="Create…").click()
-    page.get_by_text("Topic console-made is created with 4 partitions").wait_for()
+    page.get_by_text(f"Topic {name} is created with 4 partitions").wait_for()
     person.check()
     person.confirm("Create")
-    page.get_by_text("Topic console-made was created.").wait_for()
-    page.get_by_role("heading", level=1, name="console-made").wait_for()
+    page.get_by_text(f"Topic {name} was created.").wait_for()
+    page.get_by_role("heading", level=1, name=name).wait_for()
     client = admin.AdminClient({"bootstrap.servers": broker.bootstrap})
-    assert len(client.list_topics("console-made").topics["console-made"].partitions) == 4
+    assert len(client.list_topics(name).topics[name].partitions) == 4
     person.check()
 
 
@@ -176,125 +175,3 @@ def test_preferred_leaders_are_elected_and_throttles_removed(visit: Visit) -> No
     page.get_by_text("Throttles were removed").wait_for()
     page.get_by_text("elect leaders: Elect preferred leaders").first.wait_for()  # the audit log
     person.check()
-
-
-# -- who may -----------------------------------------------------------------
-
-
-def test_a_console_without_write_offers_no_change_and_refuses_all(
-    visit: Visit, broker: BrokerProcess, topic: str, tmp_path: Path
-) -> None:
-    with running_console(broker.bootstrap) as reading:
-        person = visit(at=reading)
-        page = person.open(f"topics/{topic}", topic)
-        assert page.get_by_role("link", name="Produce").count() == 0
-        answer = page.request.post(f"{reading.url}topics/{topic}/delete", form={"confirmed": "yes"})
-        assert answer.status == 403
-        assert "only reads" in answer.text()
-
-
-def test_a_form_without_the_browsers_token_or_from_another_site_changes_nothing(
-    visit: Visit, console: ConsoleProcess, topic: str
-) -> None:
-    person = visit()
-    page = person.open(f"topics/{topic}", topic)
-    url = f"{console.url}topics/{topic}/delete"
-    form: dict[str, str | float | bool] = {"confirmed": "yes", "again": topic, "csrf": "0" * 64}
-    assert page.request.post(url, form=form).status == 403
-    headers = {"origin": "http://elsewhere.example"}
-    assert page.request.post(url, form=form, headers=headers).status == 403
-    person.open(f"topics/{topic}", topic)
-
-
-def test_the_password_opens_the_console_and_names_the_person(
-    visit: Visit, broker: BrokerProcess
-) -> None:
-    with running_console(broker.bootstrap, password="sesame") as guarded:
-        person = visit(at=guarded)
-        page = person.open("topics", "Sign in")
-        page.get_by_label("Name").fill("ada")
-        page.get_by_label("Password").fill("wrong")
-        page.get_by_role("button", name="Sign in").click()
-        page.get_by_text("This is not the password.").wait_for()
-        page.get_by_label("Name").fill("ada")
-        page.get_by_label("Password").fill("sesame")
-        page.get_by_role("button", name="Sign in").click()
-        page.get_by_text(re.compile("ada · read-only")).wait_for()
-
-
-@pytest.mark.long
-def test_a_proxy_names_the_person_and_nobody_else_gets_in(
-    visit: Visit, broker: BrokerProcess
-) -> None:
-    with running_console(broker.bootstrap, "--user-header=X-Person") as guarded:
-        request = visit(at=guarded).page.request
-        assert request.get(f"{guarded.url}topics").status == 401
-        answer = request.get(f"{guarded.url}topics", headers={"X-Person": "grace"})
-        assert answer.status == 200
-        assert "grace" in answer.text()
-
-
-def test_the_header_is_believed_of_named_proxies_only(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["console", "--listen", "0.0.0.0:0", "--user-header", "X-Person"]) == 2
-    assert "name the proxy with --proxy" in capfd.readouterr().err
-    assert run(["console", "--user-header", "X-Person", "--proxy", "nowhere"]) == 2
-
-    def person(peer: str) -> str:
-        options = ConsoleOptions("b:1", user_header="X-Person", proxies=("10.0.0.5",))
-        state = SimpleNamespace(options=options, sessions=Sessions(Random()))
-        scope = {
-            "type": "http",
-            "path": "/",
-            "client": (peer, 1),
-            "headers": [(b"x-person", b"grace")],
-            "app": SimpleNamespace(state=SimpleNamespace(console=state)),
-        }
-        return Page(Request(scope)).person
-
-    assert [person(each) for each in ("10.0.0.5", "127.0.0.1", "10.0.0.6")] == [
-        "grace",
-        "grace",
-        "",
-    ]
-
-
-def test_a_name_of_another_site_is_not_served(visit: Visit, console: ConsoleProcess) -> None:
-    answer = visit().page.request.get(console.url, headers={"host": "evil.example"})
-    assert answer.status == 421
-
-
-def test_an_open_address_needs_a_door(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["console", "--listen", "0.0.0.0:0"]) == 2
-    assert "others than this machine reach it" in capfd.readouterr().err
-
-
-@pytest.mark.long
-def test_every_change_is_in_the_audit_log(
-    visit: Visit, broker: BrokerProcess, group: str, tmp_path: Path
-) -> None:
-    log = tmp_path / "audit.jsonl"
-    with running_console(broker.bootstrap, "--write", f"--audit-log={log}") as writing:
-        person = visit(at=writing)
-        page = person.open(f"group?name={group}", group)
-        page.get_by_role("button", name="Delete").click()
-        person.confirm("Delete")
-        page.get_by_text(f"Group {group} was deleted.").wait_for()
-    (entry,) = map(json.loads, log.read_text().splitlines())
-    assert (entry["person"], entry["action"], entry["outcome"]) == ("local", "delete group", "done")
-    assert group in entry["what"]
-
-
-def test_a_browser_tab_that_closes_stops_the_reading(
-    visit: Visit, console: ConsoleProcess, topic: str
-) -> None:
-    person = visit()
-    path = f"topics/{topic}/messages?where=live&filter=value&text=x"
-    page = person.open(path, topic)
-    page.get_by_text("0 shown, 0 read").wait_for()
-    assert children(console.pid)  # the process of the filter
-    page.close()
-    until(lambda: not children(console.pid), "the filter's process ends")
-
-
-def children(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

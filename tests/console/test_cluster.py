@@ -1,5 +1,6 @@
 """The console of three brokers: one is killed and comes back; pages are kept as pictures."""
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -180,6 +181,34 @@ def test_replicas_move_by_a_plan_that_was_proposed(
     page.get_by_role("button", name="Remove throttles…").click()
     person.confirm("Remove")
     page.get_by_text("Throttles were removed: returns").wait_for()
+    person.check()
+
+
+def test_a_reassignment_is_cancelled(
+    visit: Visit, of_cluster: ConsoleProcess, cluster: Cluster
+) -> None:
+    client = admin.AdminClient({"bootstrap.servers": cluster.bootstrap})
+    client.create_topics([admin.NewTopic("heavy", replica_assignment=[[0, 1]])])["heavy"].result(30)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for _ in range(200):
+        producer.produce("heavy", os.urandom(20_000), partition=0)
+    producer.flush(30)
+    person = visit(PHONE, dark=True, at=of_cluster)
+    page = person.open("cluster/reassign?topics=heavy&brokers=0,1,2", "Plan")
+    plan = '{"version": 1, "partitions": [{"topic": "heavy", "partition": 0, "replicas": [2]}]}'
+    page.get_by_label("The plan").fill(plan)
+    page.get_by_label("Throttle").fill("1000")  # an hour for the copy
+    page.get_by_role("button", name="Start…").click()
+    person.confirm("Start")
+    page.get_by_role("row", name="heavy-0").wait_for()
+    person.check()
+    page.get_by_role("button", name="Cancel all…").click()
+    page.get_by_text("heavy-0 keeps its former replicas.").wait_for()
+    person.confirm("Cancel them")
+    page.get_by_text("1 reassignments were cancelled.").wait_for()
+    page.get_by_text("No partition is being reassigned").wait_for(timeout=60_000)
+    replicas = client.list_topics("heavy").topics["heavy"].partitions[0].replicas
+    assert sorted(replicas) == [0, 1]
     person.check()
 
 

@@ -1,6 +1,6 @@
-"""The console of an Apache Kafka broker, with transactions, users, ACLs and quotas.
+"""The console of Apache Kafka, with transactions, users, ACLs and quotas.
 
-Skipped where Apache Kafka is not available.
+Kafka 3.9 has ZooKeeper, 4.1 has not. Skipped where it is not available.
 """
 
 import contextlib
@@ -10,41 +10,57 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.console.conftest import ConsoleProcess, Visitor, running_console
+from tests.console.conftest import LOOKS, ConsoleProcess, Look, Visitor, running_console
 from tests.support.apache_kafka import apache_kafka
 from tests.support.confluent_client import admin
 from tests.support.kafka_broker import KafkaBroker, running_kafka, running_zookeeper
+from tests.support.kraft_broker import KraftBroker, kraft_kafka, running_kraft
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 Visit = Callable[..., Visitor]
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    folder: Path = tmp_path_factory.mktemp("console-kafka")
-    open_to_all = {
-        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
-        "super.users": "User:ANONYMOUS",
-    }
-    with contextlib.ExitStack() as running:
-        zookeeper = running.enter_context(running_zookeeper(apache_kafka(), folder / "zk"))
-        broker = KafkaBroker(zookeeper, folder / "kafka", folder / "data", open_to_all)
-        running.enter_context(running_kafka(broker))
-        client = admin.AdminClient({"bootstrap.servers": broker.bootstrap})
+OPEN_TO_ALL = {"allow.everyone.if.no.acl.found": "true", "super.users": "User:ANONYMOUS"}
+WITH_ZOOKEEPER = OPEN_TO_ALL | {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
+KRAFT = OPEN_TO_ALL | {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+}
+
+
+@contextlib.contextmanager
+def kafka_3(folder: Path) -> Iterator[str]:
+    with running_zookeeper(apache_kafka(), folder / "zk") as zookeeper:
+        broker = KafkaBroker(zookeeper, folder / "kafka", folder / "data", WITH_ZOOKEEPER)
+        with running_kafka(broker):
+            yield broker.bootstrap
+
+
+@contextlib.contextmanager
+def kafka_4(folder: Path) -> Iterator[str]:
+    with running_kraft(KraftBroker(kraft_kafka(), folder, KRAFT)) as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture(scope="module", params=[kafka_3, kafka_4], ids=["3.9", "4.1"])
+def kafka(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """A broker with a topic that a transaction wrote to."""
+    with request.param(tmp_path_factory.mktemp("console-kafka")) as bootstrap:
+        client = admin.AdminClient({"bootstrap.servers": bootstrap})
         client.create_topics([admin.NewTopic("orders", 3, 1)])["orders"].result(30)
-        producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "till-1"})
-        producer.init_transactions(30)
+        producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "till-1"})
+        producer.init_transactions(60)
         producer.begin_transaction()
         for number in range(30):
             producer.produce("orders", f'{{"id": {number}}}', f"key-{number}", number % 3)
-        producer.commit_transaction(30)
-        yield broker
+        producer.commit_transaction(60)
+        yield bootstrap
 
 
 @pytest.fixture(scope="module")
-def of_kafka(kafka: KafkaBroker) -> Iterator[ConsoleProcess]:
-    with running_console(kafka.bootstrap, "--write") as process:
+def of_kafka(kafka: str) -> Iterator[ConsoleProcess]:
+    with running_console(kafka, "--write") as process:
         yield process
 
 
@@ -68,8 +84,9 @@ def test_pages_show_apache_kafka(visit: Visit, of_kafka: ConsoleProcess) -> None
         person.check()
 
 
+@pytest.mark.parametrize("look", LOOKS)
 def test_acls_users_and_quotas_are_changed_and_explained(
-    visit: Visit, of_kafka: ConsoleProcess
+    visit: Visit, of_kafka: ConsoleProcess, look: Look
 ) -> None:
     person = visit(at=of_kafka)
     page = person.open("security", "Security")

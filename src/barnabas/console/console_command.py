@@ -78,6 +78,14 @@ def console(
             "--pipelines", metavar="DIR", help="Directory of pipeline projects; repeatable."
         ),
     ] = None,
+    cluster: Annotated[
+        Path | None,
+        typer.Option(
+            "--cluster",
+            metavar="DIR",
+            help="Directory of `barnabas cluster` on this machine, to shut down its brokers.",
+        ),
+    ] = None,
     registry: Annotated[
         str | None,
         typer.Option("--registry", metavar="URL", help="Schema registry, to decode messages."),
@@ -117,6 +125,7 @@ def console(
         data=tuple(data or ()),
         pipelines=tuple(pipelines or ()),
         registry=registry,
+        cluster=cluster,
     )
     _check_door(options)
     raise typer.Exit(run_console(options))

@@ -24,3 +24,5 @@ class ConsoleOptions:
     data: tuple[Path, ...] = ()
     pipelines: tuple[Path, ...] = ()
     registry: str | None = None
+    # The directory of `barnabas cluster`, whose brokers run on this machine.
+    cluster: Path | None = None

@@ -11,6 +11,7 @@ from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.offload import Offload, ThreadOffload
 from barnabas.base.randomness import Random
 from barnabas.client.security import SecurityContext
+from barnabas.console.cluster.broker_metrics import BrokerMetrics
 from barnabas.console.cluster.console_client import ConsoleClient
 from barnabas.console.cluster.pipeline_run import PipelineRun
 from barnabas.console.cluster.topic_index import TopicIndexCache
@@ -44,6 +45,7 @@ class ClusterHandle:
         self.client = ConsoleClient(bootstrap, security)
         self.index = TopicIndexCache(self.client, offload)
         self.lags = GroupLags(self.client, self.index, clock)
+        self.metrics = BrokerMetrics(self.client, offload)
         self.watch = ClusterWatch(self.client, self.index, self.lags, clock)
         self._viewers = 0
         self._watching: asyncio.Task[None] | None = None
@@ -113,12 +115,11 @@ class ConsoleState:
         security = SecurityContext.of(properties)
         return ClusterHandle(self.options.bootstrap, security, self.offload, self.clock)
 
-    async def pause(self, seconds: float) -> None:
-        """Wait; a console that stops ends every live view at once."""
+    async def pause(self, seconds: float) -> bool:
+        """Wait; False at once if the console stops, which ends every live view."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.stopping.wait(), seconds)
-        if self.stopping.is_set():
-            raise asyncio.CancelledError
+        return not self.stopping.is_set()
 
     def close(self) -> None:
         self.cluster.close()

@@ -28,6 +28,8 @@ class ClusterConsole:
             *options,
             "--data",
             str(self._directory),
+            "--cluster",
+            str(self._directory),
             stdin=asyncio.subprocess.DEVNULL,
         )
 

@@ -183,12 +183,25 @@ class ClusterDir:
 
     def _running(self) -> Iterator[tuple[str, int]]:
         for path in sorted(self.path.glob("*.pid")):
-            text = path.read_text().strip()
-            # The pid may have been reused; our processes name this directory.
-            if text.isdigit() and f"{self.path}/" in _command_line(int(text)):
-                yield path.stem, int(text)
+            pid = self._pid_in(path)
+            if pid is not None:
+                yield path.stem, pid
             else:
                 path.unlink()
+
+    def pid_of(self, broker_id: int) -> int | None:
+        """The process of a broker that `barnabas cluster` runs here; None if there is none."""
+        return self._pid_in(BrokerFiles(broker_id, 0, self.path).pid)
+
+    def _pid_in(self, path: Path) -> int | None:
+        """The pid in a file, if it is of a process of ours."""
+        try:
+            text = path.read_text().strip()
+        except OSError:
+            return None
+        # The pid may have been reused; our processes name this directory.
+        is_ours = text.isdigit() and f"{self.path}/" in _command_line(int(text))
+        return int(text) if is_ours else None
 
 
 def _command_line(pid: int) -> str:

@@ -5,7 +5,9 @@ action needs it.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import median
 from typing import Any, Final, NamedTuple
 
 from barnabas.base.errors import BarnabasError, ErrorCode, PeerGone
@@ -22,6 +24,7 @@ from barnabas.wire.schema import Message
 CLIENT_ID: Final = "barnabas-console"
 EARLIEST: Final = -2
 LATEST: Final = -1
+_ROUND_TRIPS: Final = 50
 _READ_UNCOMMITTED: Final = 0
 _RETRIED: Final = (
     ErrorCode.not_leader_or_follower,
@@ -70,8 +73,8 @@ class ConsoleClient(RawClient):
     def __init__(self, bootstrap: str, security: SecurityContext = PLAINTEXT) -> None:
         super().__init__(bootstrap, client_id=CLIENT_ID, security=security)
         self.bootstrap = bootstrap
-        # The round-trip of the last request to each broker, in seconds.
-        self.latency_s: dict[int, float] = {}
+        # The last round trips to each broker, in seconds.
+        self._round_trips: dict[int, deque[float]] = {}
         # Barnabas describes its controller; None until it was asked.
         self.is_barnabas: bool | None = None
         self._apis: dict[int, frozenset[int]] = {}
@@ -108,8 +111,14 @@ class ConsoleClient(RawClient):
             await self.view()
         began = loop.time()
         answer = await self.checked(self._run(self._metadata.ask(broker, key, request)))
-        self.latency_s[broker] = loop.time() - began
+        trips = self._round_trips.setdefault(broker, deque(maxlen=_ROUND_TRIPS))
+        trips.append(loop.time() - began)
         return answer
+
+    def round_trip_ms(self, broker: int) -> float | None:
+        """The median of this console's last requests to a broker."""
+        trips = self._round_trips.get(broker)
+        return median(trips) * 1000 if trips else None
 
     async def ask_all(
         self, requests: Mapping[int, Message], key: ApiKey

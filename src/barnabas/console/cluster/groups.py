@@ -14,6 +14,7 @@ from barnabas.wire.schema import UNREADABLE
 
 CONSUMER: Final = "consumer"
 _NO_OFFSET: Final = -1
+_SPARK: Final = "spark-"  # as a query of Barnabas' source names its group, unless it has a groupId
 
 
 class ListedGroup(NamedTuple):
@@ -24,6 +25,15 @@ class ListedGroup(NamedTuple):
     type: str
     protocol_type: str
     coordinator: int
+
+    @property
+    def is_spark(self) -> bool:
+        return is_spark(self.name)
+
+
+def is_spark(group: str) -> bool:
+    """True if a Spark query commits its progress as this group."""
+    return group.startswith(_SPARK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +175,34 @@ async def describe_group(client: ConsoleClient, index: TopicIndex, name: str) ->
     )
 
 
+async def read_members(
+    client: ConsoleClient, groups: Sequence[ListedGroup]
+) -> dict[str, list[GroupMember]]:
+    """The members of these groups; one request to each coordinator, and one for KIP-848."""
+    found: dict[str, list[GroupMember]] = {}
+    for key, read, is_consumer in (
+        (ApiKey.DESCRIBE_GROUPS, _classic_member, False),
+        (ApiKey.CONSUMER_GROUP_DESCRIBE, _consumer_member, True),
+    ):
+        names: dict[int, list[str]] = {}
+        for group in groups:
+            if (group.type == CONSUMER) == is_consumer:
+                names.setdefault(group.coordinator, []).append(group.name)
+        requests = {
+            broker: fields(
+                **{"group_ids" if is_consumer else "groups": tuple(of_broker)},
+                include_authorized_operations=False,
+            )
+            for broker, of_broker in names.items()
+        }
+        answers, _ = await client.ask_all(requests, key)
+        for answer in answers.values():
+            for group in answer.groups:
+                if group.error_code is ErrorCode.none:
+                    found[group.group_id] = [read(each) for each in group.members]
+    return found
+
+
 async def _coordinator(client: ConsoleClient, name: str) -> int:
     request = fields(key_type=0, coordinator_keys=(name,))
     view = await client.view()
@@ -183,23 +221,35 @@ async def _describe_consumer(client: ConsoleClient, name: str) -> GroupDetails |
     (group,) = answer.groups
     if group.error_code is not ErrorCode.none:
         return None
-    members = [
-        GroupMember(
-            each.member_id,
-            each.instance_id,
-            each.client_id,
-            each.client_host.removeprefix("/"),
-            each.member_epoch,
-            _assigned(each.assignment),
-            _assigned(each.target_assignment),
-        )
-        for each in group.members
-    ]
+    members = [_consumer_member(each) for each in group.members]
     coordinator = await _coordinator(client, name)
     return GroupDetails(
         name, group.group_state, CONSUMER, group.assignor_name, coordinator, group.group_epoch,
         members,
     )  # fmt: skip
+
+
+def _consumer_member(each: Any) -> GroupMember:
+    return GroupMember(
+        each.member_id,
+        each.instance_id,
+        each.client_id,
+        each.client_host.removeprefix("/"),
+        each.member_epoch,
+        _assigned(each.assignment),
+        _assigned(each.target_assignment),
+    )
+
+
+def _classic_member(each: Any) -> GroupMember:
+    return GroupMember(
+        each.member_id,
+        each.group_instance_id,
+        each.client_id,
+        each.client_host.removeprefix("/"),
+        None,
+        read_assignment(each.member_assignment),
+    )
 
 
 def _assigned(assignment: Any) -> dict[str, list[int]]:
@@ -213,17 +263,7 @@ async def _describe_classic(client: ConsoleClient, name: str) -> GroupDetails:
     check(group, f"group {name}")
     if group.group_state == "Dead":
         raise ClusterFailed(f"there is no group {name}")
-    members = [
-        GroupMember(
-            each.member_id,
-            each.group_instance_id,
-            each.client_id,
-            each.client_host.removeprefix("/"),
-            None,
-            read_assignment(each.member_assignment),
-        )
-        for each in group.members
-    ]
+    members = [_classic_member(each) for each in group.members]
     coordinator = await _coordinator(client, name)
     return GroupDetails(
         name, group.group_state, "classic", group.protocol_data, coordinator, None, members

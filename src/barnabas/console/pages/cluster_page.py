@@ -16,9 +16,10 @@ from barnabas.cli.reassign.reassign_throttle import clear_throttles, set_throttl
 from barnabas.client.metadata import fields
 from barnabas.client.retries import error_words
 from barnabas.console.cluster.console_client import ClusterFailed, ConsoleClient
-from barnabas.console.cluster.topic_index import read_partitions
+from barnabas.console.cluster.topic_index import read_partitions, read_placement
 from barnabas.console.cluster.topics import read_configs
 from barnabas.console.pages.overview_page import controller_state
+from barnabas.console.pages.shutdown_action import pids_of
 from barnabas.console.web.actions import Form, Plan, WrongInput, action, integer
 from barnabas.console.web.page import Context, Page, live_page
 from barnabas.wire.apis import ApiKey
@@ -30,30 +31,19 @@ async def gather_cluster(page: Page) -> Context:
     client = page.cluster.client
     view = await client.view()
     index = await page.cluster.index.get()
-    led = dict.fromkeys(view.ids, 0)
-    held = dict.fromkeys(view.ids, 0)
-    misled = 0
-    for row in index.topics.values():
-        for each in read_partitions(row):
-            misled += bool(each.replicas) and each.leader != each.replicas[0]
-            if each.leader in led:
-                led[each.leader] += 1
-            for broker in each.replicas:
-                if broker in held:
-                    held[broker] += 1
+    placement = await page.state.offload(lambda: read_placement(index))
     moving = await client.checked(list_reassignments(client))
     progress = None
     if moving:
         progress = await client.checked(progress_of(client, moving, moving))
     return {
         "view": view,
-        "led": led,
-        "held": held,
-        "misled": misled,
+        "placement": placement,
         "dirs": await _log_dirs(client, view.ids),
         "moving": sorted(moving.items()),
         "progress": progress,
         "controller": await controller_state(client, index.partitions),
+        "stoppable": pids_of(page, view.ids),
         "audit": page.state.audit.entries[-20:][::-1],
     }
 

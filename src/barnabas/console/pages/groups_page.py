@@ -2,11 +2,10 @@
 
 from typing import Final
 
-from barnabas.console.cluster.groups import describe_group
+from barnabas.console.cluster.groups import describe_group, is_spark
 from barnabas.console.web.page import Context, Page
 
 PER_PAGE: Final = 50
-_SPARK: Final = "spark-"
 
 
 async def gather_groups(page: Page) -> Context:
@@ -44,7 +43,7 @@ async def gather_group(page: Page) -> Context:
     return {
         "name": name,
         "group": group,
-        "is_spark": name.startswith(_SPARK) or "spark" in name.lower(),
+        "is_spark": is_spark(name),
         "history": [
             [each.at_ms / 1000 for each in history],
             [each.lag for each in history],

@@ -3,7 +3,14 @@
 from typing import Any, Final
 
 from barnabas.cli.admin.admin_requests import describe_controller
-from barnabas.console.cluster.console_client import ClusterFailed, ConsoleClient, Unreachable
+from barnabas.console.cluster.broker_metrics import BrokerLatency
+from barnabas.console.cluster.console_client import (
+    ClusterFailed,
+    ClusterView,
+    ConsoleClient,
+    Unreachable,
+)
+from barnabas.console.console_state import ClusterHandle
 from barnabas.console.web.page import Context, Page
 from barnabas.wire.apis import ApiKey
 
@@ -20,7 +27,8 @@ async def gather_overview(page: Page) -> Context:
         "view": view,
         "index": index,
         "controller": await controller_state(cluster.client, index.partitions),
-        "latency": {each: cluster.client.latency_s.get(each) for each in view.ids},
+        "round_trips": {each: cluster.client.round_trip_ms(each) for each in view.ids},
+        "latency": await _latency(cluster, view, index.partitions),
         "events": list(cluster.watch.events)[:_EVENTS],
         "rate": samples[-1].messages if samples else None,
         "chart": [
@@ -28,6 +36,15 @@ async def gather_overview(page: Page) -> Context:
             [each.messages for each in samples],
         ],
     }
+
+
+async def _latency(
+    cluster: ClusterHandle, view: ClusterView, partitions: int
+) -> dict[int, BrokerLatency]:
+    """By the brokers' metrics, which only Barnabas has; a page of very many partitions is large."""
+    if cluster.client.is_barnabas and partitions <= _DESCRIBED_PARTITIONS:
+        return await cluster.metrics.get(view.brokers)
+    return {}
 
 
 async def controller_state(client: ConsoleClient, partitions: int) -> dict[str, Any] | None:

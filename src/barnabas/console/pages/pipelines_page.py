@@ -14,7 +14,6 @@ from barnabas.console.cluster.pipeline_run import PipelineRun
 from barnabas.console.web.actions import Form, Plan, WrongInput, action
 from barnabas.console.web.page import Context, Page, live_page
 
-_SPARK: Final = "spark-"
 _MANIFEST: Final = "_manifest.json"
 # Kafka's rule, but for a dash or only dots in front: the name becomes an argument and a directory.
 _TOPIC: Final = re.compile(r"(?!-|\.{1,2}$)[A-Za-z0-9._-]{1,249}")
@@ -65,7 +64,7 @@ async def gather_pipelines(page: Page) -> Context:
     archives = await page.state.offload(lambda: find_archives(folders))
     try:
         groups = (await page.cluster.lags.get()).groups.values()
-        queries = [each for each in groups if each.group.name.startswith(_SPARK)]
+        queries = [each for each in groups if each.group.is_spark]
     except ClusterFailed:
         queries = []
     return {
@@ -73,6 +72,7 @@ async def gather_pipelines(page: Page) -> Context:
         "projects": projects,
         "archives": archives,
         "queries": queries,
+        "rates": {each.group.name: page.cluster.lags.rate(each.group.name) for each in queries},
         "runs": page.state.pipeline_runs,
     }
 

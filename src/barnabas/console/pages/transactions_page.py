@@ -19,6 +19,7 @@ from barnabas.console.web.actions import Form, Plan, action, integer
 from barnabas.console.web.page import Context, Page, live_page
 
 _SHOWN: Final = 200
+_IN_PROGRESS: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
 class TransactionRow(NamedTuple):
@@ -34,18 +35,25 @@ class TransactionRow(NamedTuple):
     coordinator: int
 
 
+class Listed(NamedTuple):
+    """One transactional id, as its coordinator lists it."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator: int
+
+
 async def gather_transactions(page: Page) -> Context:
     client = page.cluster.client
     if not await client.offers(LIST_TRANSACTIONS.key):
         return {"is_offered": False, "rows": [], "open": []}
-    rows: list[TransactionRow] = []
-    for broker in (await client.view()).ids:
-        rows += await _at(page, broker)
+    listed = await _list(page)
     wanted, state = page.argument("q").lower(), page.argument("state")
-    rows = [
-        row
-        for row in sorted(rows)
-        if wanted in row.transactional_id.lower() and state in ("", row.state)
+    chosen = [
+        each
+        for each in listed
+        if wanted in each.transactional_id.lower() and state in ("", each.state)
     ]
     topic = page.argument("topic")
     return {
@@ -53,26 +61,43 @@ async def gather_transactions(page: Page) -> Context:
         "q": page.argument("q"),
         "state": state,
         "topic": topic,
-        "rows": rows[:_SHOWN],
-        "states": sorted({row.state for row in rows}),
-        "open": await _open_in(page, topic, {row.producer_id for row in rows}) if topic else [],
+        "rows": await _describe(page, chosen[:_SHOWN]),
+        "found": len(chosen),
+        "states": sorted({each.state for each in listed}),
+        "open": await _open_in(page, topic, _in_progress(listed)) if topic else [],
     }
 
 
-async def _at(page: Page, broker: int) -> list[TransactionRow]:
+async def _list(page: Page) -> list[Listed]:
     client = page.cluster.client
-    address = client.address_of(broker)
     request = fields(state_filters=(), producer_id_filters=())
-    listed = await ask_extra(client, address, LIST_TRANSACTIONS, request)
-    if listed.error_code is not ErrorCode.none:
-        return []  # it loads, or coordinates none
-    names = tuple(each.transactional_id for each in listed.transaction_states)[:_SHOWN]
-    if not names:
-        return []
-    answer = await ask_extra(
-        client, address, DESCRIBE_TRANSACTIONS, fields(transactional_ids=names)
-    )
-    return [_row(each, broker) for each in answer.transaction_states]
+    found: list[Listed] = []
+    for broker in (await client.view()).ids:
+        address = client.address_of(broker)
+        answer = await ask_extra(client, address, LIST_TRANSACTIONS, request)
+        if answer.error_code is ErrorCode.none:  # else it loads, or coordinates none
+            found += [
+                Listed(each.transactional_id, each.producer_id, each.transaction_state, broker)
+                for each in answer.transaction_states
+            ]
+    return sorted(found)
+
+
+def _in_progress(listed: list[Listed]) -> set[int]:
+    return {each.producer_id for each in listed if each.state in _IN_PROGRESS}
+
+
+async def _describe(page: Page, listed: list[Listed]) -> list[TransactionRow]:
+    client, names = page.cluster.client, dict[int, list[str]]()
+    for each in listed:
+        names.setdefault(each.coordinator, []).append(each.transactional_id)
+    rows: list[TransactionRow] = []
+    for broker, ids in names.items():
+        request = fields(transactional_ids=tuple(ids))
+        address = client.address_of(broker)
+        answer = await ask_extra(client, address, DESCRIBE_TRANSACTIONS, request)
+        rows += [_row(each, broker) for each in answer.transaction_states]
+    return sorted(rows)
 
 
 def _row(each: Any, broker: int) -> TransactionRow:
@@ -90,9 +115,13 @@ def _row(each: Any, broker: int) -> TransactionRow:
 
 
 async def _open_in(page: Page, topic: str, known: set[int]) -> list[dict[str, Any]]:
-    """Open transactions in the partitions of a topic; hanging if no coordinator knows it."""
+    """Open transactions in the partitions of a topic; hanging if no coordinator knows it.
+
+    One that ended or began meanwhile is known either before or after.
+    """
     row = await topic_row(page, topic)
     producers = await read_producers(page.cluster.client, topic, read_partitions(row))
+    known = known | _in_progress(await _list(page))
     return [
         {"producer": each, "is_hanging": each.producer_id not in known}
         for each in producers

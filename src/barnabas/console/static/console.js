@@ -32,6 +32,7 @@
 
   // -- times ------------------------------------------------------------------
   const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+  const minute = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hour12: false });
   const day = new Intl.DateTimeFormat("sv-SE", { year: "numeric", month: "2-digit", day: "2-digit" });
   function localTimes(within) {
     for (const element of all("time[datetime]", within)) {
@@ -58,7 +59,7 @@
         legend: { live: false, show: false },
         series: [{}, { label: element.dataset.label, stroke: colour("--accent"), width: 2, fill: colour("--accent-soft"), spanGaps: false }],
         scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
-        axes: [axis, { ...axis, size: 60, values: (_, values) => values.map((v) => v.toLocaleString("en")) }],
+        axes: [{ ...axis, space: 80, values: (_, splits, __, ___, step) => splits.map((at) => (step < 60 ? clock : minute).format(at * 1000)) }, { ...axis, size: 60, values: (_, values) => values.map((v) => v.toLocaleString("en")) }],
       }, data, element));
     }
   }
@@ -136,6 +137,6 @@
   function enhance(within) { localTimes(within); drawCharts(within); document.dispatchEvent(new CustomEvent("console:shown", { detail: within })); }
   document.addEventListener("console:rows", () => localTimes(document));
   document.addEventListener("htmx:afterSwap", (event) => { selectAgain(); enhance(document); if (event.detail.target?.id === "live") { hush(); listen(); } });
-  document.addEventListener("DOMContentLoaded", () => { enhance(document); listen(); });
+  document.addEventListener("DOMContentLoaded", () => { all("nav [aria-current]").forEach((link) => link.scrollIntoView({ block: "nearest", inline: "center" })); enhance(document); listen(); });
   document.addEventListener("htmx:historyRestore", () => { hush(); listen(); });
 })();

@@ -14,6 +14,7 @@ from barnabas.console.cluster.console_client import (
     ClusterView,
     ConsoleClient,
 )
+from barnabas.console.cluster.groups import read_members
 from barnabas.console.cluster.topic_index import (
     PartitionRow,
     TopicIndex,
@@ -22,6 +23,7 @@ from barnabas.console.cluster.topic_index import (
 )
 from barnabas.console.cluster.topics import leaders_of
 from barnabas.console.watch.group_lags import GroupLags, LagSnapshot
+from barnabas.console.watch.rebalances import Members, decide_rebalances
 from barnabas.console.watch.topic_rates import TopicRates
 
 _LOOK_EVERY_S: Final = 2.0
@@ -35,6 +37,8 @@ _FOLDED: Final = {
     "election": "{} partitions of {} are led by other brokers",
     "isr": "the ISRs of {} partitions of {} changed",
 }
+_WITHOUT_MEMBERS: Final = ("Empty", "Dead")
+_DESCRIBED_GROUPS: Final = 200  # whose members are watched
 _MANY: Final = 50  # events of one kind in one look that are named one by one
 
 
@@ -69,13 +73,14 @@ class ClusterWatch:
         self._view: ClusterView | None = None
         self._topics: TopicIndex | None = None
         self._groups: LagSnapshot | None = None
+        self._members: Members | None = None
         self._is_reached = True
         self.rates = TopicRates()
 
     async def run(self) -> None:
         """Look until cancelled."""
         # Time has passed: no differences to what was seen before, and a gap in the chart.
-        self._view = self._topics = self._groups = None
+        self._view = self._topics = self._groups = self._members = None
         if self.throughput:
             self.throughput.append(ThroughputSample(self._clock.now_ms(), None))
         while True:
@@ -99,11 +104,19 @@ class ClusterWatch:
         if self._topics is not None and index.at_s != self._topics.at_s:
             self._add_all(decide_topic_events(self._topics, index))
         self._topics = index
-        snapshot = await self._lags.get()
+        await self._look_at_groups(await self._lags.get())
+        await self._measure(index)
+
+    async def _look_at_groups(self, snapshot: LagSnapshot) -> None:
+        listed = {name: each.group for name, each in snapshot.groups.items()}
+        alive = [each for each in listed.values() if each.state not in _WITHOUT_MEMBERS]
+        is_few = len(alive) <= _DESCRIBED_GROUPS
+        members = await read_members(self._client, alive) if is_few else None
         if self._groups is not None:
             self._add_all(decide_group_events(self._groups, snapshot))
-        self._groups = snapshot
-        await self._measure(index)
+            former = {name: each.group for name, each in self._groups.groups.items()}
+            self._add_all(decide_rebalances(former, listed, self._members, members))
+        self._groups, self._members = snapshot, members
 
     async def _measure(self, index: TopicIndex) -> None:
         """Messages a second of all topics; not of a cluster with very many partitions."""
@@ -195,14 +208,10 @@ def _partition_events(topic: str, before: PartitionRow | None, now: PartitionRow
 
 
 def decide_group_events(before: LagSnapshot, now: LagSnapshot) -> Found:
-    """Groups that changed state: the only sign of a rebalance that the protocol has."""
-    for name, each in now.groups.items():
-        former = before.groups.get(name)
-        if former is None:
+    """Groups that came and went."""
+    for name in now.groups:
+        if name not in before.groups:
             yield "group", f"group {name} appeared", f"group?name={name}"
-        elif former.group.state != each.group.state:
-            what = f"group {name}: {former.group.state} → {each.group.state}"
-            yield "rebalance", what, f"group?name={name}"
     for name in before.groups:
         if name not in now.groups:
             yield "group", f"group {name} is gone", "groups"

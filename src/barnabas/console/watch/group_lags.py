@@ -33,6 +33,8 @@ class GroupLag(NamedTuple):
     lag: int | None
     by_topic: dict[str, int]
     partitions: int
+    position: int
+    """The sum of its committed offsets."""
 
 
 class LagSnapshot(NamedTuple):
@@ -54,6 +56,7 @@ class LagSnapshot(NamedTuple):
 class LagSample(NamedTuple):
     at_ms: int
     lag: int | None
+    position: int = 0
 
 
 class GroupLags:
@@ -96,9 +99,16 @@ class GroupLags:
         for name, each in snapshot.groups.items():
             ring = self._rings.setdefault(name, deque(maxlen=_KEPT))
             if not ring or snapshot.at_ms - ring[-1].at_ms >= SAMPLE_EVERY_MS:
-                ring.append(LagSample(snapshot.at_ms, each.lag))
+                ring.append(LagSample(snapshot.at_ms, each.lag, each.position))
         for name in [name for name in self._rings if name not in snapshot.groups]:
             del self._rings[name]
+
+    def rate(self, group: str) -> float | None:
+        """Records a second that the group has committed between the last two samples."""
+        last = list(self._rings.get(group, ()))[-2:]
+        if len(last) < 2 or last[1].at_ms - last[0].at_ms > _GAP_MS:
+            return None
+        return max(0, last[1].position - last[0].position) / (last[1].at_ms - last[0].at_ms) * 1000
 
     def history(self, group: str) -> list[LagSample]:
         """The samples of a group; None as lag marks a gap during which nobody looked."""
@@ -122,4 +132,4 @@ def _lag(
         if at in ends:
             by_topic[at.topic] = by_topic.get(at.topic, 0) + max(0, ends[at] - offset)
     total = sum(by_topic.values()) if by_topic else None
-    return GroupLag(group, total, by_topic, len(committed))
+    return GroupLag(group, total, by_topic, len(committed), sum(committed.values()))

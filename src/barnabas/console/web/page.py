@@ -171,11 +171,12 @@ async def _updates(page: Page, template: str, gather: Gather, every_s: float) ->
     """The page's live block, whenever it has changed. Ends when the browser goes away."""
     sent = ""
     async with page.cluster.watched():
-        while True:
+        is_open = True
+        while is_open:
             html = page.block(template, await gathered(page, gather))
             yield ": alive\n\n" if html == sent else server_sent("live", html)
             sent = html
-            await page.state.pause(every_s)
+            is_open = await page.state.pause(every_s)
 
 
 def server_sent(event: str, data: str) -> str:

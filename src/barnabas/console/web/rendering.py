@@ -30,12 +30,20 @@ def number(value: object) -> str:
     if value is None:
         return NOTHING
     if isinstance(value, float):
-        return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+        return f"{value:,.1f}" if 0 < value < 100 else f"{value:,.0f}"
     return f"{value:,}"
 
 
 def size(value: int | None) -> str:
     return NOTHING if value is None else show_bytes(value)
+
+
+def duration(value_ms: float | None) -> str:
+    """Milliseconds with as many digits as one can act on."""
+    if value_ms is None:
+        return NOTHING
+    digits = 0 if value_ms >= 100 or value_ms == int(value_ms) else 1 if value_ms >= 1 else 2
+    return f"{value_ms:,.{digits}f} ms"
 
 
 def moment(timestamp_ms: int | None) -> Markup | str:
@@ -75,6 +83,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "number": number,
         "size": size,
+        "duration": duration,
         "moment": moment,
         "ids": ids,
         "json": lambda value: json.dumps(value, separators=(",", ":")),

@@ -1,5 +1,7 @@
 """DescribeLogDirs (35): the partitions and the free space of each log directory."""
 
+from collections.abc import Sequence
+
 from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v4.response import (
     DescribeLogDirsPartition,
@@ -9,25 +11,35 @@ from kio.schema.describe_log_dirs.v4.response import (
 )
 
 from barnabas.base.errors import DiskFault, ErrorCode
+from barnabas.base.ids import TopicPartition
+from barnabas.log.log import Log
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 
 def handle(broker: Broker, request: DescribeLogDirsRequest, _: Call) -> DescribeLogDirsResponse:
-    wanted = None
-    if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    is_all = request.topics is None
+    logs = [*broker.logs, *broker.logs.futures] if is_all else _of(broker, request)
     return DescribeLogDirsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
-        results=tuple(_log_dir(broker, name, wanted) for name in broker.logs.log_dirs),
+        results=tuple(_log_dir(broker, name, logs) for name in broker.logs.log_dirs),
     )
 
 
-def _log_dir(
-    broker: Broker, log_dir: str, wanted: set[tuple[str, int]] | None
-) -> DescribeLogDirsResult:
+def _of(broker: Broker, request: DescribeLogDirsRequest) -> list[Log]:
+    """The logs of the request's partitions: a broker may have ten thousands of others."""
+    wanted = {
+        TopicPartition(each.topic, n) for each in request.topics or () for n in each.partitions
+    }
+    found = [
+        log for holder in (broker.logs, broker.logs.futures) for log in map(holder.get, wanted)
+    ]
+    return sorted((log for log in found if log is not None), key=lambda log: log.partition)
+
+
+def _log_dir(broker: Broker, log_dir: str, logs: Sequence[Log]) -> DescribeLogDirsResult:
     try:
         if fault := broker.logs.offline.get(log_dir):
             raise fault
@@ -38,9 +50,9 @@ def _log_dir(
             error_code=ErrorCode.kafka_storage_error, log_dir=log_dir, topics=()
         )
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
-    for log in (*broker.logs, *broker.logs.futures):
+    for log in logs:
         topic, index = log.partition
-        if log.disk.log_dir == log_dir and (wanted is None or log.partition in wanted):
+        if log.disk.log_dir == log_dir:
             current = broker.logs.get(log.partition) or log
             by_topic.setdefault(topic, []).append(
                 DescribeLogDirsPartition(

@@ -1,0 +1,138 @@
+"""Request latency of brokers, from the metrics that a Barnabas broker serves to Prometheus.
+
+A broker's config `barnabas.metrics.listener` says where; the console reads it with DescribeConfigs.
+Kafka's protocol has no such figures: of other brokers the console knows its own round trips only.
+"""
+
+import asyncio
+import re
+import urllib.request
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from barnabas.base.offload import Offload
+from barnabas.cli.admin.admin_requests import BROKER
+from barnabas.console.cluster.console_client import Broker, ClusterFailed, ConsoleClient
+from barnabas.console.cluster.topics import read_configs
+
+_LISTENER: Final = "barnabas.metrics.listener"
+_TIMEOUT_S: Final = 1.0
+_LARGEST: Final = 4 * 1024 * 1024
+_FRESH_S: Final = 1.5
+_SHARE: Final = 0.99
+_SAMPLE: Final = re.compile(
+    r'barnabas_request_seconds_(bucket|sum|count)\{api="(\w+)",(?:le="([^"]+)",)?phase="(\w+)"'
+    r"[^}]*\} (\S+)"
+)
+_ANY: Final = ("", "0.0.0.0", "::", "*")
+
+
+class Totals(NamedTuple):
+    """Counters since the broker started."""
+
+    at_s: float
+    requests: float
+    produced: float
+    produce_s: float
+    within: Mapping[float, float]
+
+
+class BrokerLatency(NamedTuple):
+    """The requests of all clients to one broker, between two looks."""
+
+    per_second: float | None
+    produce_ms: float | None
+    most_ms: float | None
+
+
+class BrokerMetrics:
+    """The newest latencies; brokers are asked while somebody looks at them."""
+
+    def __init__(self, client: ConsoleClient, offload: Offload) -> None:
+        self._client = client
+        self._offload = offload
+        self._urls: dict[int, str | None] = {}
+        self._totals: dict[int, Totals] = {}
+        self._found: dict[int, BrokerLatency] = {}
+        self._at_s = float("-inf")
+
+    async def get(self, brokers: tuple[Broker, ...]) -> dict[int, BrokerLatency]:
+        """The latency at each broker that serves its metrics to this machine."""
+        now = asyncio.get_running_loop().time()
+        if now - self._at_s >= _FRESH_S:
+            self._at_s = now
+            read = await asyncio.gather(*(self._read(each, now) for each in brokers))
+            self._found = {
+                each.id: found for each, found in zip(brokers, read, strict=True) if found
+            }
+        return self._found
+
+    async def _read(self, broker: Broker, now: float) -> BrokerLatency | None:
+        if broker.id not in self._urls:
+            self._urls[broker.id] = await self._url(broker)
+        url = self._urls[broker.id]
+        if url is None:
+            return None
+        try:
+            page = await self._offload(lambda: _fetch(url))
+        except (OSError, ValueError):
+            return None
+        totals = read_totals(page, now)
+        before = self._totals.get(broker.id)
+        self._totals[broker.id] = totals
+        return decide_latency(before, totals)
+
+    async def _url(self, broker: Broker) -> str | None:
+        try:
+            configs = await read_configs(self._client, BROKER, str(broker.id))
+        except ClusterFailed:
+            return None
+        for each in configs:
+            if each.name == _LISTENER and each.value:
+                host, _, port = each.value.rpartition(":")
+                host = broker.host if host.strip("[]") in _ANY else host
+                return f"http://{host}:{port}/metrics" if port not in ("", "0") else None
+        return None
+
+
+def _fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
+        page: bytes = answer.read(_LARGEST)
+    return page.decode("utf-8", "replace")
+
+
+def read_totals(page: str, at_s: float) -> Totals:
+    """The counters of a page of metrics; zero if it has none."""
+    requests = produced = produce_s = 0.0
+    within: dict[float, float] = {}
+    for kind, api, le, phase, value in _SAMPLE.findall(page):
+        if kind == "sum" and api == "Produce":
+            produce_s += float(value)
+        elif kind == "count" and phase == "local":
+            requests += float(value)
+            produced += float(value) if api == "Produce" else 0
+        elif kind == "bucket" and phase == "local":
+            within[float(le)] = within.get(float(le), 0) + float(value)
+    return Totals(at_s, requests, produced, produce_s, within)
+
+
+def decide_latency(before: Totals | None, now: Totals) -> BrokerLatency:
+    """The latency since `before`; since the broker started if it did so meanwhile."""
+    if before is None or before.requests > now.requests:
+        before = Totals(now.at_s, 0, 0, 0, {})
+    passed_s, requests = now.at_s - before.at_s, now.requests - before.requests
+    produced = now.produced - before.produced
+    return BrokerLatency(
+        requests / passed_s if passed_s > 0 else None,
+        (now.produce_s - before.produce_s) / produced * 1000 if produced else None,
+        _bound_ms(before.within, now.within, requests) if requests else None,
+    )
+
+
+def _bound_ms(
+    before: Mapping[float, float], now: Mapping[float, float], requests: float
+) -> float | None:
+    for bound_s in sorted(now):
+        if now[bound_s] - before.get(bound_s, 0) >= _SHARE * requests:
+            return None if bound_s == float("inf") else bound_s * 1000
+    return None

@@ -1,0 +1,117 @@
+"""Messages in a real browser: download, copy, filters that are bounded, tabs that stop reading."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.console.conftest import LOOKS, ConsoleProcess, Look, Visitor
+from tests.support.broker import BrokerProcess
+from tests.support.confluent_client import admin
+from tests.support.waiting import until
+
+Visit = Callable[..., Visitor]
+
+
+@pytest.fixture
+def topic(topic: str, broker: BrokerProcess) -> str:
+    """A topic with ten messages."""
+    client = admin.AdminClient({"bootstrap.servers": broker.bootstrap})
+    client.create_topics([admin.NewTopic(topic, 2, 1)])[topic].result(30)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(10):
+        producer.produce(topic, f'{{"n": {number}, "s": "{"a" * 40}"}}', f"key {number}", 0)
+    producer.flush(30)
+    return topic
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("look", LOOKS)
+def test_messages_are_downloaded_and_copied(visit: Visit, topic: str, look: Look) -> None:
+    person = visit()
+    page = person.open(f"topics/{topic}/messages?where=oldest", topic)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_text("10 shown, 10 read; done").wait_for()
+    with page.expect_download() as started:
+        page.get_by_role("link", name="Download").click()
+    lines = Path(started.value.path()).read_text().splitlines()
+    assert [json.loads(line)["offset"] for line in lines] == list(range(10))
+    assert started.value.suggested_filename == f"{topic}.jsonl"
+    page.get_by_role("button", name="Message 0 3").click()
+    page.get_by_role("button", name="Copy").locator("visible=true").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert json.loads(copied)["n"] == 3
+    person.check()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        'len("a" * 100000000000) > 1',  # memory
+        'contains("a" * 300000000, value.s + "b") or contains("a" * 300000000, "ab")',  # time
+    ],
+    ids=["memory", "time"],
+)
+def test_a_hostile_expression_ends_and_disturbs_nobody(
+    visit: Visit, console: ConsoleProcess, topic: str, hostile: str
+) -> None:
+    person = visit()
+    page = person.open(f"topics/{topic}/messages?where=oldest", topic)
+    page.locator("select[name=filter]").select_option("expression")
+    page.get_by_label("Filter by").fill(hostile)
+    page.get_by_role("button", name="Read").click()
+    ended = page.get_by_text(re.compile("the filter was stopped|; done"))
+    ended.locator("visible=true").first.wait_for(timeout=60_000)
+    until(lambda: not children(console.pid), "the filter's process ends")
+    other = visit()
+    other.open("topics", "Topics")  # the console serves others all the while
+    person.check()
+
+
+def test_a_browser_tab_that_closes_stops_the_reading(
+    visit: Visit, console: ConsoleProcess, topic: str
+) -> None:
+    person = visit()
+    page = person.open(live(topic), topic)
+    page.get_by_text("0 shown, 0 read").wait_for()
+    assert children(console.pid)  # the process of the filter
+    page.close()
+    until(lambda: not children(console.pid), "the filter's process ends")
+
+
+@pytest.mark.long
+def test_a_tab_that_is_stopped_or_hidden_stops_the_reading(
+    visit: Visit, console: ConsoleProcess, topic: str
+) -> None:
+    person = visit()
+    page = person.open(live(topic), topic)
+    page.get_by_text("0 shown, 0 read").wait_for()
+    page.get_by_role("button", name="Stop").click()
+    until(lambda: not children(console.pid), "the filter's process ends")
+    page = person.open(live(topic), topic)
+    page.get_by_text("0 shown, 0 read").wait_for()
+    page.evaluate(HIDE)
+    page.get_by_text("stopped while the tab was hidden").wait_for()
+    until(lambda: not children(console.pid), "the filter's process ends")
+    person.check()
+
+
+# Chromium without a window never hides a tab: the page is told as a browser with windows tells it.
+HIDE = """
+Object.defineProperty(document, "hidden", {value: true, configurable: true});
+document.dispatchEvent(new Event("visibilitychange"));
+"""
+
+
+def live(topic: str) -> str:
+    return f"topics/{topic}/messages?where=live&filter=value&text=x"
+
+
+def children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
