@@ -26,7 +26,7 @@ from tests.coordinator.test_coordinator_runtime import written
 class CommittedBroker(Broker):
     """Records wait for their commit; events are kept."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, awaits_replicas: bool = True) -> None:
         super().__init__(folder)
         self.events: list[object] = []
         self.epochs: list[int] = []
@@ -34,7 +34,7 @@ class CommittedBroker(Broker):
             self.writer, self.timer, SkewedClock(), InlineOffload(), self.failures
         )
         self.runtime = CoordinatorRuntime(
-            replace(TOPIC, replays_when_committed=True),
+            replace(TOPIC, replays_when_committed=True, awaits_replicas=awaits_replicas),
             self._with_epoch,
             ports,
             lambda _, event: self.events.append(event),

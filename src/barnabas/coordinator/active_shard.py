@@ -136,6 +136,9 @@ class ActiveShard(Generic[Shard]):
         except BrokerError as e:
             self._settle(reply, self._not_written(result, e.code))
             return reply
+        if not self._topic.awaits_replicas:
+            done(ErrorCode.none)
+            return reply
         self._parked.add(reply)
         self._ports.writer.when_committed(
             self.partition, self._appended, self._topic.commit_timeout_ms(), done

@@ -10,6 +10,7 @@ from typing import Final
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.base.safeguards import Safeguards
 from barnabas.coordinator.active_shard import CoordinatorPorts
 from barnabas.coordinator.coordinator_runtime import CoordinatorRuntime
 from barnabas.coordinator.coordinator_topic import CoordinatorTopic
@@ -64,6 +65,7 @@ class TransactionCoordinator:
         producer_ids: ProducerIds,
         features: Features,
         channels: MarkerChannels,
+        safeguards: Safeguards,
     ) -> None:
         self._replicas = replicas
         self._metadata = metadata
@@ -71,6 +73,7 @@ class TransactionCoordinator:
         self._producer_ids = producer_ids
         self._features = features
         self._channels = channels
+        self._fences_epochs = safeguards.producer_epoch_fence
         self._clock = ports.clock
         self._failures = ports.failures
         self._started_s = asyncio.get_running_loop().time()
@@ -81,6 +84,7 @@ class TransactionCoordinator:
             load_buffer_size=self._load_buffer_size,
             commit_timeout_ms=self._commit_timeout_ms,
             replays_when_committed=True,
+            awaits_replicas=safeguards.replicate_before_answer,
         )
         self._log = topic.logger
         self._runtime: CoordinatorRuntime[TransactionCoordinatorShard] = CoordinatorRuntime(
@@ -98,6 +102,7 @@ class TransactionCoordinator:
             config.int("transactional.id.expiration.ms"),
             config.int("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
             config.int("transaction.remove.expired.transaction.cleanup.interval.ms"),
+            self._fences_epochs,
         )
         return TransactionCoordinatorShard(epoch, settings, self._features.transaction_version)
 
@@ -289,9 +294,13 @@ class TransactionCoordinator:
 
     # -- what operators see --------------------------------------------------
 
+    def loaded(self) -> list[TransactionMetadata]:
+        """All ids of the shards that are loaded."""
+        return [each for shard in self._runtime.loaded() for each in shard]
+
     def open_transactions(self) -> list[TransactionMetadata]:
         """Those that are not completed, of the shards that are loaded."""
-        return [each for shard in self._runtime.loaded() for each in shard if is_open(each)]
+        return [each for each in self.loaded() if is_open(each)]
 
     def oldest_ms(self) -> int:
         """How long the oldest open transaction has lasted; 0 without one."""
