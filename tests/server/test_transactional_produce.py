@@ -13,8 +13,13 @@ from barnabas.base.errors import ErrorCode as Code
 from barnabas.base.ids import TopicPartition
 from barnabas.replication.replicas import LATE_AFTER_MS
 from barnabas.server.transactions.partition_verification import Asked, decide_outlived
-from barnabas.server.transactions.transactional_produce import produce_error
+from barnabas.server.transactions.transactional_produce import (
+    TransactionalProduce,
+    produce_error,
+    transactional_headers,
+)
 from barnabas.wire.apis import ApiKey
+from barnabas.wire.produce.produce_codec import read_produce
 from barnabas.wire.schema import request_type
 from tests.server.raw import (
     NOW,
@@ -227,6 +232,28 @@ def test_t32_codes_that_may_pass_are_retriable(version: int) -> None:
         assert produce_error(code, version) is Code.not_enough_replicas
     assert produce_error(Code.concurrent_transactions, 12) is Code.concurrent_transactions
     assert produce_error(Code.invalid_producer_epoch, version) is Code.invalid_producer_epoch
+
+
+def test_t32_a_partition_that_is_led_here_only_after_the_question_is_tried_again(
+    tmp_path: Path,
+) -> None:
+    """Its leader of now has no guard for it, and the transaction is not at fault."""
+
+    async def scenario(insight: Insight) -> None:
+        await insight.create("t")
+        client = await insight.connect()
+        pid, epoch = await producer(insight, client)
+        parts = insight.running.broker
+        frame = memoryview(produce(("t", 0, written(pid, epoch)), ("u", 0, written(pid, epoch))))
+        asked = read_produce(11, frame, bytes(frame).index(b"writer") - 1)
+        transactional = TransactionalProduce(parts.replicas, parts.clock, parts.verification)
+        begun = transactional.begin(11, asked, transactional_headers(asked))
+        await insight.create("u")
+        codes = await transactional.verify(begun)
+        assert codes[TopicPartition("u", 0)] is Code.unknown_topic_or_partition
+        assert codes[TopicPartition("t", 0)] is Code.transaction_abortable
+
+    with_coordinator(tmp_path, scenario)
 
 
 def test_t34_of_two_questions_about_one_id_the_higher_epoch_wins() -> None:

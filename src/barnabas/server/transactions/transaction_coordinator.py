@@ -5,7 +5,7 @@ again at the leader of then, and completes the transaction when the last one is 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from barnabas.base.errors import BrokerError, ErrorCode
@@ -48,8 +48,10 @@ from barnabas.transactions.transaction_metadata import TransactionMetadata
 from barnabas.transactions.transaction_state import TransactionState
 from barnabas.wire.records.compression import Codec
 
-# Markers that a leader refused, and completions that were not written, are tried again after this.
+# Markers that a leader refused, and completions that were not written, are tried again after a
+# pause, which doubles each time.
 AGAIN_S: Final = 0.1
+LONGEST_AGAIN_S: Final = 3.0
 
 
 class TransactionCoordinator:
@@ -223,7 +225,7 @@ class TransactionCoordinator:
         metadata = event.metadata
         if not await self._write_markers(partition, event):
             return
-        while True:
+        for pause_s in pauses():
             try:
                 reply = await self._runtime.ask(
                     partition,
@@ -233,7 +235,7 @@ class TransactionCoordinator:
                 return  # the coordinator that comes next completes it
             if reply.error is not ErrorCode.coordinator_not_available:
                 return
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(pause_s)
 
     async def _write_markers(self, partition: int, event: WriteMarkers) -> bool:
         """Whether every partition has its marker in the end."""
@@ -245,7 +247,7 @@ class TransactionCoordinator:
             event.coordinator_epoch,
             metadata.client_version,
         )
-        remaining = metadata.partitions
+        remaining, again = metadata.partitions, pauses()
         while remaining:
             targets = decide_targets(self._metadata, remaining)
             if targets.deleted:
@@ -270,7 +272,7 @@ class TransactionCoordinator:
             self._on_written(partition, metadata.transactional_id, frozenset(written))
             remaining -= written
             if remaining:
-                await asyncio.sleep(AGAIN_S)
+                await asyncio.sleep(next(again))
         return True
 
     def _on_written(
@@ -345,3 +347,11 @@ class TransactionCoordinator:
         if tasks:
             await asyncio.wait(tasks)
         await self._channels.close()
+
+
+def pauses() -> Iterator[float]:
+    """The pauses before a request is tried again, in seconds."""
+    pause_s = AGAIN_S
+    while True:
+        yield pause_s
+        pause_s = min(2 * pause_s, LONGEST_AGAIN_S)

@@ -17,6 +17,7 @@ from barnabas.sim.faults.scripting import (
 from barnabas.sim.world.machine import Machine
 from barnabas.sim.world.request_capture import CapturedRequest
 from barnabas.sim.world.sim_world import SimWorld
+from barnabas.transactions.transaction_state import TransactionState
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import read_as_sent
 
@@ -147,6 +148,33 @@ async def _overtaken(world: SimWorld, random: Random) -> bool:
     return True
 
 
+# -- an epoch for each transaction -------------------------------------------
+
+
+async def _end_of_the_past(world: SimWorld, random: Random) -> bool:
+    """An EndTxn arrives again: amid the next transaction of its epoch, if there is one."""
+    found = [each for each in world.captured.kept if each.key is ApiKey.END_TXN]
+    if not found:
+        return False
+    request = random.choice(found)
+    await asyncio.sleep(ANSWERED_S)  # its own transaction is over
+    await comes(lambda: _is_open_again(world, request), 3)
+    world.trace.add(request.broker, "END_TXN arrives again")
+    await repeat(world, request, f"echo-{len(world.clients)}")
+    return True
+
+
+def _is_open_again(world: SimWorld, request: CapturedRequest) -> bool:
+    ended = _message(request)
+    broker = next(each for each in world.machines if each.name == request.broker).broker
+    return broker is not None and any(
+        (each.transactional_id, each.producer_epoch, each.state)
+        == (ended.transactional_id, ended.producer_epoch, TransactionState.ONGOING)
+        for each in broker.transactions.loaded()
+    )
+
+
+LATE_END: Final = Fault("EndTxn repeated late", 1, _end_of_the_past, False)
 REPLICATE_BEFORE_ANSWER: Final = Fault("coordinator dies ahead", 1, alone(_dies_ahead))
 COORDINATOR_EPOCH: Final = Fault("marker of a past coordinator", 1, alone(_marker_of_the_past))
 VERIFICATION_GUARD: Final = Fault("batch overtaken by its end", 1, alone(_overtaken))
