@@ -137,12 +137,20 @@ def test_t29_a_transaction_has_an_id_and_one_producer(tmp_path: Path) -> None:
         ]
         two = produce(("t", 0, written(1, 0)), ("u", 0, written(2, 0)))
         assert codes(await client.ask(two)) == [ErrorCode.invalid_producer_id_mapping] * 2
-        control = produce(("t", 0, written(1, 0, control=True)))
-        assert insight.leader("t").log.log_end_offset == 0
-        assert codes(await client.ask(control))[0] is not ErrorCode.none
         assert insight.leader("t").log.log_end_offset == 0
 
     with_broker(tmp_path, scenario)
+
+
+def test_t29_a_control_batch_of_a_client_is_refused(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        await insight.create("t")
+        client = await insight.connect()
+        control = produce(("t", 0, written(1, 0, control=True)))
+        assert codes(await client.ask(control)) == [ErrorCode.invalid_record]
+        assert insight.leader("t").log.log_end_offset == 0
+
+    with_broker(tmp_path, scenario, transaction_partition_verification_enable="false")
 
 
 def test_t29_no_plain_write_amid_the_producers_transaction(tmp_path: Path) -> None:
