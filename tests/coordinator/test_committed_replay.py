@@ -4,6 +4,8 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.offload import InlineOffload
 from barnabas.coordinator.active_shard import CoordinatorPorts
@@ -26,7 +28,7 @@ from tests.coordinator.test_coordinator_runtime import written
 class CommittedBroker(Broker):
     """Records wait for their commit; events are kept."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, awaits_replicas: bool = True) -> None:
         super().__init__(folder)
         self.events: list[object] = []
         self.epochs: list[int] = []
@@ -34,7 +36,7 @@ class CommittedBroker(Broker):
             self.writer, self.timer, SkewedClock(), InlineOffload(), self.failures
         )
         self.runtime = CoordinatorRuntime(
-            replace(TOPIC, replays_when_committed=True),
+            replace(TOPIC, replays_when_committed=True, awaits_replicas=awaits_replicas),
             self._with_epoch,
             ports,
             lambda _, event: self.events.append(event),
@@ -89,6 +91,24 @@ async def test_records_that_are_not_committed_in_time_change_nothing(tmp_path: P
     reply = broker.add("a")
     assert (await reply).error is ErrorCode.coordinator_not_available
     assert broker.shard.counts == {}
+
+
+@in_virtual_time
+async def test_why_records_are_not_written_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """T6: below min.insync.replicas, retries do not fill the log"""
+    broker = CommittedBroker(tmp_path)
+    await broker.lead()
+    broker.writer.error = BrokerError(ErrorCode.not_enough_replicas)
+    for _ in range(3):
+        await broker.add("a")
+    assert caplog.text.count("records not written") == 1
+    broker.writer.error = None
+    await broker.add("a")
+    broker.writer.error = BrokerError(ErrorCode.not_enough_replicas)
+    await broker.add("a")
+    assert caplog.text.count("records not written") == 2
 
 
 @in_virtual_time

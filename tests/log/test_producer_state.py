@@ -207,6 +207,17 @@ def test_a_marker_that_bumps_the_epoch_ends_the_transaction_of_the_old_one(
     append(states, batch(0, epoch=1, attributes=TRANSACTIONAL), 102)
 
 
+def test_a_marker_of_a_past_coordinator_that_is_in_the_log_is_applied(
+    states: ProducerStates,
+) -> None:
+    """T24: followers and recovery take what the leader has written (KAFKA-9144)."""
+    end(states, 0, coordinator=5)
+    append(states, batch(0, attributes=TRANSACTIONAL), 1)
+    ended = states.apply_marker(marker(), 2, 1, coordinator_epoch=4, aborted=True)
+    assert ended is not None
+    assert ended.first_offset == 1
+
+
 def test_a_batch_outside_the_producers_transaction_is_refused(states: ProducerStates) -> None:
     append(states, batch(0, attributes=TRANSACTIONAL), 100)
     assert refused(states, batch(1)) is ErrorCode.invalid_txn_state

@@ -247,6 +247,25 @@ def test_s29_produce_and_fetch_ask_for_write_and_read(tmp_path: Path) -> None:
     with_broker(tmp_path, scenario, **AUTHORIZER)
 
 
+def test_s29_of_a_transactional_produce_only_the_denied_topic_is_refused(tmp_path: Path) -> None:
+    async def scenario(broker: Insight) -> None:
+        await broker.create("t")
+        await broker.create("u")
+        id_ = allow(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
+        await grant(broker, id_, allow(Operation.WRITE, ResourceType.TOPIC))
+        client = await broker.connect(host=PLAIN)
+        records = batch(producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+        asked = produce(("u", 0, records), ("t", 0, records), transactional_id="x")
+        answer = await client.ask(asked)
+        found = {each.name: set(codes(each)) for each in answer.responses}
+        assert found == {"u": {ErrorCode.topic_authorization_failed}, "t": {ErrorCode.none}}
+        assert broker.leader("u").log.log_end_offset == 0
+        assert broker.leader("t").log.log_end_offset == 1
+
+    unverified = {"transaction_partition_verification_enable": "false"}
+    with_broker(tmp_path, scenario, **AUTHORIZER, **unverified)
+
+
 @pytest.mark.parametrize("transactional_id", ["", "x"])
 def test_s29_a_transactional_produce_asks_for_write_on_its_id(
     tmp_path: Path, transactional_id: str

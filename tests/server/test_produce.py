@@ -424,7 +424,7 @@ def test_a_stopping_broker_finishes_what_it_has_begun(
         async with broker(tmp_path) as insight:
             await insight.create("orders", flush_messages="1")
             client = await insight.connect()
-            monkeypatch.setattr("barnabas.server.handlers.produce.validate", slowly)
+            monkeypatch.setattr("barnabas.server.requests.partition_append.validate", slowly)
             await client.send(produce(("orders", 0, batch())))
             await until(begun.is_set)
             stopping = asyncio.ensure_future(insight.running.stop())

@@ -13,8 +13,13 @@ from barnabas.base.errors import ErrorCode as Code
 from barnabas.base.ids import TopicPartition
 from barnabas.replication.replicas import LATE_AFTER_MS
 from barnabas.server.transactions.partition_verification import Asked, decide_outlived
-from barnabas.server.transactions.transactional_produce import produce_error
+from barnabas.server.transactions.transactional_produce import (
+    TransactionalProduce,
+    produce_error,
+    transactional_headers,
+)
 from barnabas.wire.apis import ApiKey
+from barnabas.wire.produce.produce_codec import read_produce
 from barnabas.wire.schema import request_type
 from tests.server.raw import (
     NOW,
@@ -132,12 +137,20 @@ def test_t29_a_transaction_has_an_id_and_one_producer(tmp_path: Path) -> None:
         ]
         two = produce(("t", 0, written(1, 0)), ("u", 0, written(2, 0)))
         assert codes(await client.ask(two)) == [ErrorCode.invalid_producer_id_mapping] * 2
-        control = produce(("t", 0, written(1, 0, control=True)))
-        assert insight.leader("t").log.log_end_offset == 0
-        assert codes(await client.ask(control))[0] is not ErrorCode.none
         assert insight.leader("t").log.log_end_offset == 0
 
     with_broker(tmp_path, scenario)
+
+
+def test_t29_a_control_batch_of_a_client_is_refused(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        await insight.create("t")
+        client = await insight.connect()
+        control = produce(("t", 0, written(1, 0, control=True)))
+        assert codes(await client.ask(control)) == [ErrorCode.invalid_record]
+        assert insight.leader("t").log.log_end_offset == 0
+
+    with_broker(tmp_path, scenario, transaction_partition_verification_enable="false")
 
 
 def test_t29_no_plain_write_amid_the_producers_transaction(tmp_path: Path) -> None:
@@ -227,6 +240,28 @@ def test_t32_codes_that_may_pass_are_retriable(version: int) -> None:
         assert produce_error(code, version) is Code.not_enough_replicas
     assert produce_error(Code.concurrent_transactions, 12) is Code.concurrent_transactions
     assert produce_error(Code.invalid_producer_epoch, version) is Code.invalid_producer_epoch
+
+
+def test_t32_a_partition_that_is_led_here_only_after_the_question_is_tried_again(
+    tmp_path: Path,
+) -> None:
+    """Its leader of now has no guard for it, and the transaction is not at fault."""
+
+    async def scenario(insight: Insight) -> None:
+        await insight.create("t")
+        client = await insight.connect()
+        pid, epoch = await producer(insight, client)
+        parts = insight.running.broker
+        frame = memoryview(produce(("t", 0, written(pid, epoch)), ("u", 0, written(pid, epoch))))
+        asked = read_produce(11, frame, bytes(frame).index(b"writer") - 1)
+        transactional = TransactionalProduce(parts.replicas, parts.clock, parts.verification)
+        begun = transactional.begin(11, asked, transactional_headers(asked))
+        await insight.create("u")
+        codes = await transactional.verify(begun)
+        assert codes[TopicPartition("u", 0)] is Code.unknown_topic_or_partition
+        assert codes[TopicPartition("t", 0)] is Code.transaction_abortable
+
+    with_coordinator(tmp_path, scenario)
 
 
 def test_t34_of_two_questions_about_one_id_the_higher_epoch_wins() -> None:

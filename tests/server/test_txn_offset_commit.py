@@ -97,7 +97,7 @@ def test_t41_a_member_that_is_unknown_is_refused_from_version_3_on(tmp_path: Pat
     async def scenario(insight: Insight) -> None:
         client, _ = await ready(insight)
         asked = commit(5, 3, generation_id=4, member_id="nobody", group_instance_id=None)
-        assert only(await client.ask(asked)).error_code is not ErrorCode.none
+        assert only(await client.ask(asked)).error_code is ErrorCode.illegal_generation
 
     with_broker(tmp_path, scenario, **UNVERIFIED)
 

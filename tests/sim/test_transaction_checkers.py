@@ -339,6 +339,17 @@ def test_writes_of_one_producer_in_the_wrong_order_are_a_cycle(ledger: Ledger) -
     assert ledger.kinds() == {ViolationKind.CYCLE}
 
 
+def test_a_producer_that_reads_to_before_its_own_last_write_is_a_read_write_cycle(
+    ledger: Ledger,
+) -> None:
+    one, two = ledger.begin("one", 5), ledger.begin("one", 5)
+    ledger.send(one, IN, 5, [5])
+    ledger.poll(IN, 5, [], 5, two)
+    for each in (one, two):
+        ledger.end(each, outcome=UNKNOWN)
+    assert ledger.kinds() == {ViolationKind.CYCLE}
+
+
 def test_two_that_each_read_to_before_the_others_write_are_a_read_write_cycle(
     ledger: Ledger,
 ) -> None:

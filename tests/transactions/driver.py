@@ -31,8 +31,9 @@ STOCK = TopicPartition("stock", 3)
 class Driver:
     """Performs decisions as the runtime does: nothing is applied before it is committed."""
 
-    def __init__(self, version: int = 0) -> None:
+    def __init__(self, version: int = 0, settings: TransactionSettings = SETTINGS) -> None:
         self.version = version
+        self.settings = settings
         self.now_ms = 1_000_000
         self.epoch = 0
         self.log: list[CoordinatorRecord] = []
@@ -42,7 +43,7 @@ class Driver:
         self.shard = self._new()
 
     def _new(self) -> TransactionCoordinatorShard:
-        return TransactionCoordinatorShard(self.epoch, SETTINGS, lambda: self.version)
+        return TransactionCoordinatorShard(self.epoch, self.settings, lambda: self.version)
 
     def now(self) -> Now:
         return Now(self.now_ms, float(self.now_ms))

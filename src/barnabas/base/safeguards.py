@@ -15,6 +15,12 @@ class Safeguards:
     min_insync_check: bool = True  # else acks=all is promised by however few are in sync
     sequence_check: bool = True  # else a producer's retry may be written twice
     acl_invalidation: bool = True  # else decisions outlive the ACLs that they were made by
+    producer_epoch_fence: bool = True  # else a producer of a past epoch is obeyed
+    verification_guard: bool = True  # else a batch may begin a transaction that has ended
+    coordinator_epoch_fence: bool = True  # else markers of past coordinators are written
+    replicate_before_answer: bool = True  # else a coordinator answers what it alone knows
+    last_stable_offset_bound: bool = True  # else read_committed returns open transactions
+    pending_offsets: bool = True  # else offsets are read that a transaction may change
 
 
 IN_FORCE: Final = Safeguards()

@@ -78,6 +78,8 @@ class ActiveShard(Generic[Shard]):
         self._waiting: dict[Waiter, asyncio.Future[Any]] = {}
         self._parked: set[asyncio.Future[Any]] = set()
         self._when_loaded: list[Callable[[Shard, Now], CoordinatorResult[None]]] = []
+        # Why records are not written at present; logged when it changes.
+        self._unwritten_for = ErrorCode.none
 
     def now(self) -> Now:
         return Now(self._ports.clock.now_ms(), self._loop.time() * 1000)
@@ -124,6 +126,7 @@ class ActiveShard(Generic[Shard]):
             if self.has_resigned:
                 return  # the reply is NOT_COORDINATOR already
             if code is ErrorCode.none:
+                self._unwritten_for = code
                 for record in result.records:
                     self.shard.replay(record)
                 self._settle(reply, result)
@@ -135,6 +138,9 @@ class ActiveShard(Generic[Shard]):
                 self._append(records, result)
         except BrokerError as e:
             self._settle(reply, self._not_written(result, e.code))
+            return reply
+        if not self._topic.awaits_replicas:
+            done(ErrorCode.none)
             return reply
         self._parked.add(reply)
         self._ports.writer.when_committed(
@@ -202,9 +208,11 @@ class ActiveShard(Generic[Shard]):
     ) -> CoordinatorResult[Reply]:
         """The result in place of one whose records are not committed."""
         noun, logger = self._topic.noun, self._topic.logger
-        logger.warning(
-            "%s records not written partition=%s why=%s", noun, self.partition, code.name
-        )
+        if code is not self._unwritten_for:
+            logger.warning(
+                "%s records not written partition=%s why=%s", noun, self.partition, code.name
+            )
+            self._unwritten_for = code
         return self.shard.on_append_failed(result, self._topic.error(code), self.now())
 
     def _append(self, records: Sequence[CoordinatorRecord], result: CoordinatorResult[Any]) -> None:
@@ -268,7 +276,9 @@ class ActiveShard(Generic[Shard]):
             self._parked.discard(reply)
             if code is not ErrorCode.none:
                 _fail(reply, self._topic.error(code))
-            elif not reply.done():
+                return
+            self._unwritten_for = code
+            if not reply.done():
                 reply.set_result(value)
 
         self._parked.add(reply)

@@ -32,6 +32,8 @@ class CoordinatorTopic:
     commit_timeout_ms: Callable[[], int]
     # If true, records are replayed when they are committed, and loading ends when all of them are.
     replays_when_committed: bool = False
+    # If false, which only a test of the safeguards wants, records count as committed when appended.
+    awaits_replicas: bool = True
     # Of an append, as clients see them.
     errors: Mapping[ErrorCode, ErrorCode] = field(default_factory=lambda: APPEND_ERRORS)
 

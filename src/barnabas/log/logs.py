@@ -177,9 +177,7 @@ class Logs:
         return open_log(
             log_dir.disk,
             opening,
-            producers=ProducerStates(
-                self._producer_expiration_ms, checks_sequences=self._safeguards.sequence_check
-            ),
+            producers=ProducerStates(self._producer_expiration_ms, self._safeguards),
             random=self._random,
             now_ms=self._clock.now_ms(),
             settle=self._settle,

@@ -204,7 +204,12 @@ class Node:
         self._producer_ids = ProducerIds(self._coordination, self.broker_id)
         self.transactions = self._transaction_coordinator()
         self.verification = PartitionVerification(
-            self.broker_id, self.configs, self.metadata, self.peers, self._failures
+            self.broker_id,
+            self.configs,
+            self.metadata,
+            self.peers,
+            self._failures,
+            self.environment.safeguards,
         )
         self.moves = LogDirMoves(
             self.broker_id,
@@ -238,12 +243,15 @@ class Node:
             self._producer_ids,
             self.features,
             MarkerChannels(self.broker_id, self.config, self.metadata, self.peers, self._failures),
+            self.environment.safeguards,
         )
 
     def _group_parts(self) -> "GroupParts":
         from barnabas.server.groups.group_imports import GroupParts  # not before: see there
 
-        return GroupParts(self.config, self.environment.random, self.metadata)
+        return GroupParts(
+            self.config, self.environment.random, self.metadata, self.environment.safeguards
+        )
 
     def _make_replication(self) -> None:
         """The roles of replicas, the ISR of those that lead, the fetchers of those that follow."""

@@ -11,16 +11,22 @@ import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.base.safeguards import IN_FORCE
 from barnabas.sim.acl_run import ACL_FAULTS, run_with_acls
 from barnabas.sim.faults.fault_kinds import KINDS, Fault
+from barnabas.sim.faults.late_requests import LATE_REQUEST
 from barnabas.sim.faults.scripted_faults import (
     CONTROLLER_EPOCH,
     EPOCH_TRUNCATION,
     ISR_VERSION,
     MIN_INSYNC,
+)
+from barnabas.sim.faults.transaction_scripts import (
+    COORDINATOR_EPOCH,
+    REPLICATE_BEFORE_ANSWER,
+    VERIFICATION_GUARD,
 )
 from barnabas.sim.seed_runner import leave_signals
 from barnabas.sim.sim_run import Report, run
@@ -36,6 +42,21 @@ def _kinds(*names: str) -> tuple[Fault, ...]:
     return tuple(fault for fault in KINDS if fault.kind in names)
 
 
+class Clients(NamedTuple):
+    """The clients of a mutation; see SeedSettings."""
+
+    has_transactions: bool = False
+    transaction_version: int = 2
+    hands_over: bool = False
+    is_light: bool = False
+
+
+PLAIN: Final = Clients()
+TRANSACTIONS: Final = Clients(has_transactions=True, is_light=True)
+# An epoch for each transaction would catch what these rules catch in an epoch of many.
+SHARED_EPOCH: Final = TRANSACTIONS._replace(transaction_version=0)
+
+
 @dataclass(frozen=True, slots=True)
 class Mutation:
     """A disabled safeguard, and the faults that then break a law."""
@@ -43,26 +64,28 @@ class Mutation:
     safeguard: str  # the name of its field
     rule: str
     kinds: tuple[Fault, ...]
+    clients: Clients = PLAIN
     has_acls: bool = False
 
-    def run_seed(self, seed: int, *, in_force: bool = False) -> Report:
+    def run_seed(self, seed: int, *, in_force: bool = False, faults_s: float = FAULTS_S) -> Report:
         """Run one seed without the safeguard, or with it."""
         safeguards = IN_FORCE if in_force else replace(IN_FORCE, **{self.safeguard: False})
+        setting = _setting(seed, faults_s, self.clients)
         if self.has_acls:
-            return run_with_acls(_setting(seed), safeguards, self.kinds)
-        return run(_setting(seed), safeguards, self.kinds)
+            return run_with_acls(setting, safeguards, self.kinds)
+        return run(setting, safeguards, self.kinds)
 
 
-def _setting(seed: int) -> SeedSettings:
+def _setting(seed: int, faults_s: float, clients: Clients) -> SeedSettings:
     """A cluster in which every rule matters: small segments, no flushes, min.insync.replicas=2."""
     return replace(
-        settings_of(seed, FAULTS_S),
+        settings_of(seed, faults_s),
         session_timeout_s=2.0,
         min_insync_replicas=2,
         segment_bytes=4096,
         flushes_each=False,
         bits_rot=False,
-        has_transactions=False,
+        **clients._asdict(),
     )
 
 
@@ -104,6 +127,42 @@ MUTATIONS: Final = {
             "a changed ACL ends the decisions that were made before it",
             ACL_FAULTS,
             has_acls=True,
+        ),
+        Mutation(
+            "producer_epoch_fence",
+            "coordinators and leaders refuse producers of past epochs",
+            (LATE_REQUEST,),
+            TRANSACTIONS,
+        ),
+        Mutation(
+            "verification_guard",
+            "a batch joins a transaction only if the coordinator knows its partition",
+            (VERIFICATION_GUARD,),
+            SHARED_EPOCH,
+        ),
+        Mutation(
+            "coordinator_epoch_fence",
+            "leaders refuse the markers of past coordinators",
+            (COORDINATOR_EPOCH,),
+            SHARED_EPOCH,
+        ),
+        Mutation(
+            "replicate_before_answer",
+            "a transaction coordinator answers when its record is replicated",
+            (REPLICATE_BEFORE_ANSWER,),
+            TRANSACTIONS,
+        ),
+        Mutation(
+            "last_stable_offset_bound",
+            "read_committed stops at the last stable offset",
+            (LATE_REQUEST,),
+            TRANSACTIONS,
+        ),
+        Mutation(
+            "pending_offsets",
+            "a group's offsets wait for the transaction that may change them",
+            _kinds("slow link", "one-way partition", "packets lost"),
+            TRANSACTIONS._replace(hands_over=True),
         ),
     )
 }

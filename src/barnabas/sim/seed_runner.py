@@ -24,6 +24,7 @@ class Summary:
     """The totals of all runs so far."""
 
     seeds: int = 0
+    transactional: int = 0  # seeds with transactions
     operations: int = 0
     simulated_s: float = 0.0
     elapsed_s: float = 0.0
@@ -41,6 +42,7 @@ class Summary:
 
     def add(self, report: Report) -> None:
         self.seeds += 1
+        self.transactional += settings_of(report.seed).has_transactions
         self.operations += report.operations
         self.simulated_s += report.simulated_s
         self.faults += report.faults

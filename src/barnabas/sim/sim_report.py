@@ -53,6 +53,7 @@ def _figures(seeds: range, summary: Summary) -> Iterator[tuple[str, str]]:
     named = ", ".join(str(each.seed) for each in summary.failing[:MOST_NAMED])
     yield "seeds", f"{seeds.start}..{seeds.stop - 1}"
     yield "seeds run", f"{summary.seeds:,}"
+    yield "seeds with transactions", f"{summary.transactional:,}"
     yield "seeds in which a law was broken", f"{len(summary.failing)}{named and f': {named}'}"
     yield "faults injected", f"{sum(summary.faults.values()):,}"
     yield "operations checked", f"{summary.operations:,}"

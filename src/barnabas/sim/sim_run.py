@@ -64,8 +64,7 @@ async def _run(world: SimWorld, kinds: Sequence[Fault]) -> None:
     await world.start()
     random = broker_stream(world.settings.seed, "workloads")
     settings = world.settings
-    version = settings.transaction_version if settings.has_transactions else None
-    chosen = choose(settings.bootstrap, random, world.history, version)
+    chosen = choose(settings.bootstrap, random, world.history, settings)
     working = [world.loop.spawn(world.client(each.name), each.run()) for each in chosen]
     await FaultPlan(world, kinds).run(settings.duration_s)
     world.conclude()

@@ -29,6 +29,7 @@ from barnabas.transactions.transaction_messages import (
     Decision,
     EndTransaction,
     InitProducer,
+    Producer,
     ProducerReply,
     TransactionSettings,
     WriteMarkers,
@@ -78,21 +79,31 @@ class TransactionCoordinatorShard:
 
     def add(self, request: AddPartitions, now: Now) -> CoordinatorResult[ProducerReply]:
         """Add partitions to the transaction of a producer, which begins with the first one."""
+        entry = self._entry(request.transactional_id)
         return self._result(
-            decide_add(*self._entry(request.transactional_id), request, now.wall_ms)
+            decide_add(*entry, request._replace(producer=self._claimed(request)), now.wall_ms)
         )
 
     def verify(self, request: AddPartitions, now: Now) -> CoordinatorResult[list[ErrorCode]]:
         """For each partition, sorted, whether it is in the transaction of the producer."""
         metadata = self._metadata.get(request.transactional_id)
-        return CoordinatorResult(decide_verify(metadata, request))
+        claimed = request._replace(producer=self._claimed(request))
+        return CoordinatorResult(decide_verify(metadata, claimed))
 
     def end(
         self, request: EndTransaction, now: Now, new_producer_id: int | None = None
     ) -> CoordinatorResult[ProducerReply]:
         """Commit or abort the transaction of a producer; the markers follow the reply."""
         entry = self._entry(request.transactional_id)
-        return self._result(decide_end(*entry, request, now.wall_ms, new_producer_id))
+        claimed = request._replace(producer=self._claimed(request))
+        return self._result(decide_end(*entry, claimed, now.wall_ms, new_producer_id))
+
+    def _claimed(self, request: AddPartitions | EndTransaction) -> Producer:
+        """The producer of a request; the current one of its id, if none is fenced."""
+        metadata = self._metadata.get(request.transactional_id)
+        if self._settings.fences_epochs or metadata is None:
+            return request.producer
+        return Producer(metadata.producer_id, metadata.producer_epoch)
 
     def complete(
         self, ended: TransactionMetadata, coordinator_epoch: int, now: Now

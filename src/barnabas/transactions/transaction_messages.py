@@ -81,9 +81,10 @@ class WriteMarkers(NamedTuple):
 
 
 class TransactionSettings(NamedTuple):
-    """In milliseconds."""
+    """Times in milliseconds. Only a test of the safeguards lets producers of past epochs in."""
 
     max_timeout_ms: int
     expiration_ms: int
     abort_interval_ms: int
     expire_interval_ms: int
+    fences_epochs: bool = True

@@ -152,7 +152,8 @@ class Offsets:
         of_group = self._groups.get(group_id, {})
         if topics is None:
             topics = [AskedTopic(topic, found) for topic, found in of_group.items()]
-        if require_stable and group_id in self._pending:
+        waits = require_stable and self.settings.awaits_transactions
+        if waits and group_id in self._pending:
             return FetchReply([self._stable(group_id, asked) for asked in topics])
         return FetchReply(
             [

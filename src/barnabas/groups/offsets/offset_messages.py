@@ -13,10 +13,14 @@ NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class OffsetSettings:
-    """`offset.metadata.max.bytes` and `offsets.retention.minutes`."""
+    """`offset.metadata.max.bytes` and `offsets.retention.minutes`.
+
+    Only a test of the safeguards gives out offsets that a transaction may change.
+    """
 
     metadata_max_bytes: int = 4096
     retention_ms: int = 7 * 24 * 3600 * 1000
+    awaits_transactions: bool = True
 
 
 class PartitionCommit(NamedTuple):

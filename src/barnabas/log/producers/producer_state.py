@@ -22,6 +22,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.log.producers.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
 from barnabas.log.producers.verification import VerificationGuard, Verifications
 from barnabas.wire.records.batch import NO_SEQUENCE, TRANSACTIONAL, BatchHeader
@@ -100,10 +101,10 @@ class ProducerState:
 class ProducerStates:
     """The producers of one partition. Nothing here touches the disk, or suspends."""
 
-    def __init__(self, expiration_ms: int, *, checks_sequences: bool = True) -> None:
+    def __init__(self, expiration_ms: int, safeguards: Safeguards = IN_FORCE) -> None:
         """`expiration_ms` is the broker's `producer.id.expiration.ms`."""
         self.expiration_ms = expiration_ms
-        self._checks_sequences = checks_sequences
+        self._safeguards = safeguards
         self.producers: dict[int, ProducerState] = {}
         # First offset to producer, in rising order: transactions begin at the end of the log.
         self._ongoing: dict[int, int] = {}
@@ -138,19 +139,21 @@ class ProducerStates:
                 invalid_txn_state             not transactional, amid a transaction; or
                                               the first of a transaction, without the guard
         """
-        if not self._checks_sequences:
+        if not self._safeguards.sequence_check:
             return None
         state = self.producers.get(header.producer_id)
         if state is not None and (
             header.base_sequence != state.next_sequence
             or header.producer_epoch != state.producer_epoch
         ):
+            self._check_epoch(header, state)
             before = _check_unexpected(header, state, from_client=from_client)
             if before is not None:
                 return before
         is_transactional = header.attributes & TRANSACTIONAL
         if is_transactional and not self.has_ongoing(header.producer_id, header.producer_epoch):
-            self.verifications.check(header.producer_id, guard)
+            if self._safeguards.verification_guard:
+                self.verifications.check(header.producer_id, guard)
             if from_client:
                 self.verifications.check_sequence(
                     header.producer_id, header.base_sequence, is_new=state is None
@@ -218,7 +221,8 @@ class ProducerStates:
         state = self.producers.get(header.producer_id)
         if state is None:
             return
-        _check_epoch(header, state)
+        self._check_epoch(header, state)
+        is_fenced = coordinator_epoch < state.coordinator_epoch
         if transaction_version >= EPOCH_BUMPED and self.has_ongoing(
             header.producer_id, header.producer_epoch
         ):
@@ -227,7 +231,7 @@ class ProducerStates:
                 f"the marker of epoch {header.producer_epoch} ended an earlier transaction of "
                 f"producer {header.producer_id}",
             )
-        if coordinator_epoch < state.coordinator_epoch:
+        if is_fenced and self._safeguards.coordinator_epoch_fence:
             raise BrokerError(
                 ErrorCode.transaction_coordinator_fenced,
                 f"coordinator epoch {coordinator_epoch} for producer {header.producer_id}, "
@@ -263,6 +267,15 @@ class ProducerStates:
         self.unreplicated.append(completed)
         return completed
 
+    def _check_epoch(self, header: BatchHeader, state: ProducerState) -> None:
+        is_past = header.producer_epoch < state.producer_epoch
+        if is_past and self._safeguards.producer_epoch_fence:
+            raise BrokerError(
+                ErrorCode.invalid_producer_epoch,
+                f"producer {header.producer_id} sent epoch {header.producer_epoch}, "
+                f"its latest is {state.producer_epoch}",
+            )
+
     def _state_of(self, header: BatchHeader) -> ProducerState:
         state = self.producers.get(header.producer_id)
         if state is None:
@@ -289,6 +302,8 @@ class ProducerStates:
         The last stable offset is this, if there is one below the high watermark.
         """
         if not self.unreplicated and not self._ongoing:
+            return None
+        if not self._safeguards.last_stable_offset_bound:
             return None
         completed = (each.first_offset for each in self.unreplicated)
         return min((*completed, *islice(self._ongoing, 1)), default=None)
@@ -360,7 +375,6 @@ class ProducerStates:
 def _check_unexpected(
     header: BatchHeader, state: ProducerState, *, from_client: bool
 ) -> AppendedBefore | None:
-    _check_epoch(header, state)
     if header.base_sequence == NO_SEQUENCE or not from_client:
         return None
     expected = 0
@@ -377,15 +391,6 @@ def _check_unexpected(
             f"sequence {header.base_sequence}, expected {expected}",
         )
     return None
-
-
-def _check_epoch(header: BatchHeader, state: ProducerState) -> None:
-    if header.producer_epoch < state.producer_epoch:
-        raise BrokerError(
-            ErrorCode.invalid_producer_epoch,
-            f"producer {header.producer_id} sent epoch {header.producer_epoch}, "
-            f"its latest is {state.producer_epoch}",
-        )
 
 
 def _entry_of(producer_id: int, state: ProducerState) -> SnapshotEntry:

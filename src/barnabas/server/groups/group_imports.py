@@ -5,6 +5,7 @@ the first time coordinates no group yet.
 """
 
 from barnabas.base.randomness import Random
+from barnabas.base.safeguards import Safeguards
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.groups.classic.classic_turn import ClassicSettings
 from barnabas.groups.consumer.consumer_groups import ConsumerGroups
@@ -18,8 +19,11 @@ from barnabas.server.cluster.metadata_cache import MetadataCache
 class GroupParts:
     """Creates shards, and holds the parts that they share."""
 
-    def __init__(self, config: BrokerConfig, random: Random, metadata: MetadataCache) -> None:
+    def __init__(
+        self, config: BrokerConfig, random: Random, metadata: MetadataCache, safeguards: Safeguards
+    ) -> None:
         self._config = config
+        self._safeguards = safeguards
         self._random = random
         self._bytes = GroupBytes(config.long("barnabas.group.total.max.bytes"))
         self.consumers = ConsumerGroups(_consumer(config), random, lambda: _topics(metadata))
@@ -27,7 +31,11 @@ class GroupParts:
     def new_shard(self) -> GroupCoordinatorShard:
         config = self._config
         return GroupCoordinatorShard(
-            _classic(config), _offsets(config), self._random, self.consumers, self._bytes
+            _classic(config),
+            _offsets(config, self._safeguards),
+            self._random,
+            self.consumers,
+            self._bytes,
         )
 
 
@@ -63,8 +71,9 @@ def _consumer(config: BrokerConfig) -> ConsumerSettings:
     )
 
 
-def _offsets(config: BrokerConfig) -> OffsetSettings:
+def _offsets(config: BrokerConfig, safeguards: Safeguards) -> OffsetSettings:
     return OffsetSettings(
         metadata_max_bytes=config.int("offset.metadata.max.bytes"),
         retention_ms=config.int("offsets.retention.minutes") * 60_000,
+        awaits_transactions=safeguards.pending_offsets,
     )

@@ -11,12 +11,11 @@ per-record errors and messages from 8; TRANSACTION_ABORTABLE is known from 11 on
 broker adds partitions to transactions (KIP-890).
 """
 
-import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError, BrokerError, DiskFault, ErrorCode
@@ -24,8 +23,6 @@ from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.log.log import Appended
-from barnabas.log.producers.verification import UNGUARDED
-from barnabas.log.validation import InvalidRecords, validate
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.security.acls import Operation, ResourceType
@@ -34,17 +31,16 @@ from barnabas.server.cluster.metadata_cache import is_internal
 from barnabas.server.delayed.delayed_produce import ALL, Awaited, DelayedProduce
 from barnabas.server.delayed.partition_purgatories import Delayed
 from barnabas.server.network.connection import Connection
+from barnabas.server.requests.partition_append import ZSTD_SINCE, Done, PartitionAppend
 from barnabas.server.requests.repeated_produce import RepeatedProduce
 from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply, Work, given
 from barnabas.server.transactions.partition_verification import Codes, PartitionVerification
 from barnabas.server.transactions.transactional_produce import (
-    ADDS_SINCE,
     Guards,
-    begin_verification,
-    check_transaction,
+    Headers,
+    TransactionalProduce,
     is_transactional,
     produce_error,
-    to_ask,
     transactional_headers,
 )
 from barnabas.wire.produce.plain_batch import Answer as PlainAnswer
@@ -59,19 +55,15 @@ from barnabas.wire.produce.produce_codec import (
     success,
     write_produce,
 )
-from barnabas.wire.records.batch import HEADER_SIZE, BatchHeader, read_header
-from barnabas.wire.records.compression import SMALL_RECORDS, Codec, RecordsTooLarge
+from barnabas.wire.records.compression import SMALL_RECORDS, RecordsTooLarge
 
 log = logging.getLogger("barnabas.produce")
 
-ZSTD_SINCE: Final = 7
-LARGE_AT_ONCE: Final = 2
 # The number of partitions whose responses are kept ready.
 REMEMBERED: Final = 10_000
 
 _WENT_WELL: Final = (ErrorCode.none,)
 
-Validated = tuple[memoryview, BatchHeader]
 # By topic, the error of what a client may not write.
 Denied = dict[str, ErrorCode]
 Topics = list[tuple[str, list[PartitionProduced]]]
@@ -79,13 +71,6 @@ Topics = list[tuple[str, list[PartitionProduced]]]
 
 class SilentFailure(BarnabasError):
     """A request with acks=0 failed: only a closed connection can report that."""
-
-
-class Done(NamedTuple):
-    """The response for one partition, and the high watermark it has to wait for, if any."""
-
-    produced: PartitionProduced
-    awaited: Awaited | None = None
 
 
 class Produce:
@@ -115,16 +100,15 @@ class Produce:
         """
         self._replicas = replicas
         self._clock = clock
-        self._offload = offload
         self._delayed = delayed
-        self._failures = failures
+        self._append = PartitionAppend(
+            replicas, clock, offload, delayed, failures, max_decompressed
+        )
         self._successes: dict[tuple[int, str, int], PlainAnswer] = {}
         self._work = work
         self._errors = errors
-        self._max_decompressed = max_decompressed
-        self._verification = verification
+        self._transactions = TransactionalProduce(replicas, clock, verification)
         self._authorizer = authorizer
-        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
 
     def __call__(
         self,
@@ -152,16 +136,12 @@ class Produce:
                     return self._single(version, correlation_id, single, leader, frame, connection)
         # The whole request is read before any of it is appended: a malformed one leaves no trace.
         request = read_produce(version, frame, position)
-        denied = self._denied(request, connection)
         headers = transactional_headers(request)
-        if denied:
-            request, done = _denied_first(request, denied, all_or_none=bool(headers))
-            if len(done) == len(request.partitions):
-                return self._finish(version, correlation_id, request, done)
-            return self._serve(version, correlation_id, request, connection, {}, done)
-        if headers:
-            return self._transactional(version, correlation_id, request, headers, connection)
-        return self._serve(version, correlation_id, request, connection, {}, [])
+        denied = self._denied(request, connection, is_transactional=bool(headers))
+        request, done = _denied_first(request, denied) if denied else (request, [])
+        if allowed := {key: each for key, each in headers.items() if key[0] not in denied}:
+            return self._transactional(version, correlation_id, request, allowed, connection, done)
+        return self._serve(version, correlation_id, request, connection, {}, done)
 
     def _is_usual(self, topic: str, connection: Connection) -> bool:
         """Whether a request to the topic may take the fast path."""
@@ -174,17 +154,20 @@ class Produce:
             connection, Operation.WRITE, ResourceType.TOPIC, topic, "Produce"
         )
 
-    def _denied(self, request: ProduceRequest, connection: Connection) -> Denied:
-        """The topics of a request that its client may not write to."""
+    def _denied(
+        self, request: ProduceRequest, connection: Connection, *, is_transactional: bool
+    ) -> Denied:
+        """The topics that the client may not write to: all, if it may not use its id."""
         authorizer = self._authorizer
         if authorizer is None:
             return {}
         topics = dict.fromkeys(batches.topic for batches in request.partitions)
-        if request.transactional_id is not None and not authorizer.authorize(
+        named = request.transactional_id if is_transactional else None
+        if named is not None and not authorizer.authorize(
             connection,
             Operation.WRITE,
             ResourceType.TRANSACTIONAL_ID,
-            request.transactional_id,
+            named,
             "Produce",
         ):
             return dict.fromkeys(topics, ErrorCode.transactional_id_authorization_failed)
@@ -211,7 +194,7 @@ class Produce:
                 return self._in_thread(version, correlation_id, request, connection, done, guards)
         for batches in left:
             try:
-                done.append(self._partition(version, request.acks, batches, guards))
+                done.append(self._append.append(version, request.acks, batches, guards))
             except RecordsTooLarge:
                 return self._in_thread(version, correlation_id, request, connection, done, guards)
         return self._finish(version, correlation_id, request, done)
@@ -221,37 +204,33 @@ class Produce:
         version: int,
         correlation_id: int,
         request: ProduceRequest,
-        headers: Mapping[tuple[str, int], BatchHeader],
+        headers: Headers,
         connection: Connection,
+        done: list[Done],
     ) -> Reply:
         """Serve a request with transactional batches; it suspends only if one is to be verified."""
-        code = check_transaction(request, headers)
-        if code is not ErrorCode.none:
-            refused = [refusal(each.partition, code) for each in request.partitions]
-            topics = _by_topic(request, refused)
-            return self._reply(version, correlation_id, request.acks, topics)
-        adds = version >= ADDS_SINCE
-        if not adds and not self._verification.is_enabled:
-            unguarded = dict.fromkeys(headers, UNGUARDED)
-            return self._serve(version, correlation_id, request, connection, unguarded, [])
-        guards = begin_verification(self._replicas, headers, self._clock.now_ms(), adds=adds)
-        if not guards:
-            return self._serve(version, correlation_id, request, connection, guards, [])
-        header = next(iter(headers.values()))
-        asked = to_ask(request.transactional_id or "", header, guards, adds=adds)
+        begun = self._transactions.begin(version, request, headers)
+        if begun.error is not ErrorCode.none:
+            left = request.partitions[len(done) :]
+            done += [Done(refusal(each.partition, begun.error)) for each in left]
+            return self._finish(version, correlation_id, request, done)
+        if begun.is_settled:
+            return self._serve(version, correlation_id, request, connection, begun.guards, done)
         kept = _kept(request)
 
         async def produce() -> Answer | Refusal:
-            codes = await self._verification.ask(asked)
-            done = [
-                await self._verified_partition(version, kept.acks, batches, guards, codes)
-                for batches in kept.partitions
-            ]
+            codes = await self._transactions.verify(begun)
+            done.extend(
+                [
+                    await self._verified(version, kept.acks, batches, begun.guards, codes)
+                    for batches in kept.partitions[len(done) :]
+                ]
+            )
             return await self._finish_later(version, correlation_id, kept, done)
 
         return self._work.answer(Pending(), f"api=PRODUCE peer={connection.peer}", produce())
 
-    async def _verified_partition(
+    async def _verified(
         self, version: int, acks: int, batches: PartitionBatches, guards: Guards, codes: Codes
     ) -> Done:
         """Append a partition's batch, unless the coordinator does not know the partition."""
@@ -261,8 +240,8 @@ class Produce:
         leader = self._replicas.find(batches.topic, batches.partition)
         if leader is None or not leader.must_block(batches.records):
             with suppress(RecordsTooLarge):
-                return self._partition(version, acks, batches, guards)
-        return await self._slow_partition(version, acks, batches, guards)
+                return self._append.append(version, acks, batches, guards)
+        return await self._append.append_in_thread(version, acks, batches, guards)
 
     def _single(
         self,
@@ -286,7 +265,7 @@ class Produce:
         except RecordsTooLarge:
             raise
         except (BrokerError, DiskFault) as e:
-            refused = self._refused(partition, e)
+            refused = self._append.refused(partition, e)
             return self._reply(version, correlation_id, acks, [(topic, [refused])])
         self._delayed.on_append(leader)
         if acks:
@@ -386,56 +365,8 @@ class Produce:
         self, version: int, correlation_id: int, key: tuple[str, int], fault: DiskFault
     ) -> bytes:
         topic, partition = key
-        refused = [(topic, [self._refused(partition, fault)])]
+        refused = [(topic, [self._append.refused(partition, fault)])]
         return self._written(version, correlation_id, refused)
-
-    def _refused(self, partition: int, error: BrokerError | DiskFault) -> PartitionProduced:
-        if isinstance(error, DiskFault):
-            self._failures.disk_failed(error)
-            return refusal(partition, ErrorCode.kafka_storage_error)
-        record_errors = error.record_errors if isinstance(error, InvalidRecords) else ()
-        return PartitionProduced(
-            partition, int(error.code), record_errors=record_errors, message=error.message
-        )
-
-    def _partition(
-        self,
-        version: int,
-        acks: int,
-        batches: PartitionBatches,
-        guards: Guards,
-        validated: Validated | None = None,
-    ) -> Done:
-        """Append a partition's batch. Raises RecordsTooLarge as `_single` does."""
-        topic, partition, records = batches
-        leader = self._replicas.find(topic, partition)
-        if leader is None:
-            return Done(refusal(partition, self._replicas.why_not(topic, partition)))
-        guard = guards.get((topic, partition)) if guards else None
-        try:
-            if validated is not None:
-                if acks == ALL:
-                    leader.check_in_sync()  # it may have changed while a thread looked at the batch
-                records, header = validated
-                appended = leader.append(records, self._clock.now_ms(), header, guard=guard)
-            else:
-                whole = _checked(version, acks, records, leader)
-                now_ms = self._clock.now_ms()
-                appended = leader.append(whole, now_ms, max_decompressed=SMALL_RECORDS, guard=guard)
-        except RecordsTooLarge:
-            raise
-        except (BrokerError, DiskFault) as e:
-            return Done(self._refused(partition, e))
-        self._delayed.on_append(leader)
-        waits = acks == ALL and appended.end > leader.high_watermark
-        answer = PartitionProduced(
-            partition,
-            0,
-            appended.base_offset,
-            appended.log_append_time_ms,
-            leader.log.log_start_offset,
-        )
-        return Done(answer, Awaited(leader, appended.end) if waits else None)
 
     def _reply(self, version: int, correlation_id: int, acks: int, topics: Topics) -> bytes | None:
         if acks != 0:
@@ -470,7 +401,7 @@ class Produce:
         async def produce() -> Answer | Refusal:
             done.extend(
                 [
-                    await self._slow_partition(version, kept.acks, batches, guards)
+                    await self._append.append_in_thread(version, kept.acks, batches, guards)
                     for batches in kept.partitions[len(done) :]
                 ]
             )
@@ -487,67 +418,13 @@ class Produce:
             return Refusal(str(e))
         return await given(reply) if isinstance(reply, Pending) else reply or b""
 
-    async def _slow_partition(
-        self, version: int, acks: int, batches: PartitionBatches, guards: Guards
-    ) -> Done:
-        topic, partition, records = batches
-        leader = self._replicas.find(topic, partition)
-        if leader is None:
-            return Done(refusal(partition, self._replicas.why_not(topic, partition)))
-        try:
-            whole = _checked(version, acks, records, leader)
-            header = read_header(whole)
-            config, now_ms = leader.log.config, self._clock.now_ms()
-            most = max(self._max_decompressed, config.max_message_bytes)
-            async with self._large:
-                validated = await self._offload(
-                    lambda: validate(whole, header, config, now_ms, max_decompressed=most)
-                )
-        except BrokerError as e:
-            return Done(self._refused(partition, e))
-        done = self._partition(version, acks, batches, guards, validated)
-        if not done.produced.code and leader.log.is_flush_due(now_ms):
-            flush = leader.log.start_flush()
-            try:
-                await self._offload(flush.run)
-            except DiskFault as fault:
-                return Done(self._refused(partition, fault))
-            leader.log.on_flushed(flush, self._clock.now_ms())
-        return done
 
-
-def _denied_first(
-    request: ProduceRequest, denied: Denied, *, all_or_none: bool
-) -> tuple[ProduceRequest, list[Done]]:
+def _denied_first(request: ProduceRequest, denied: Denied) -> tuple[ProduceRequest, list[Done]]:
     """The request with the partitions that are refused in front, and their results."""
-    refused = [each for each in request.partitions if all_or_none or each.topic in denied]
-    others = [each for each in request.partitions if each not in refused]
-    done = [
-        Done(refusal(each.partition, denied.get(each.topic, ErrorCode.operation_not_attempted)))
-        for each in refused
-    ]
+    refused = [each for each in request.partitions if each.topic in denied]
+    others = [each for each in request.partitions if each.topic not in denied]
+    done = [Done(refusal(each.partition, denied[each.topic])) for each in refused]
     return request._replace(partitions=[*refused, *others]), done
-
-
-def _checked(
-    version: int, acks: int, records: memoryview | None, leader: LeaderReplica
-) -> memoryview:
-    """The records, if there is nothing to refuse before looking into them."""
-    if not -1 <= acks <= 1:
-        raise BrokerError(ErrorCode.invalid_required_acks)
-    if is_internal(leader.topic_partition.topic):
-        raise BrokerError(
-            ErrorCode.invalid_topic_exception, "Only the broker itself writes to internal topics."
-        )
-    if acks == ALL:
-        leader.check_in_sync()
-    if records is None or len(records) < HEADER_SIZE:
-        raise BrokerError(ErrorCode.invalid_record, "The records hold no whole batch.")
-    if version < ZSTD_SINCE and records[22] & 0x07 == Codec.ZSTD:
-        raise BrokerError(
-            ErrorCode.unsupported_compression_type, "zstd needs Produce version 7 or newer."
-        )
-    return records
 
 
 def _kept(request: ProduceRequest) -> ProduceRequest:

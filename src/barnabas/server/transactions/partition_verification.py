@@ -19,6 +19,7 @@ from kio.schema.add_partitions_to_txn.v5.request import (
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.client.connection import AsyncConnection
 from barnabas.coordinator.coordinator_topic import partition_of
 from barnabas.server.cluster.configs import Configs
@@ -71,12 +72,14 @@ class PartitionVerification:
         metadata: MetadataCache,
         peers: PeerConnections,
         failures: FailureChannel,
+        safeguards: Safeguards = IN_FORCE,
     ) -> None:
         self._broker_id = broker_id
         self._configs = configs
         self._metadata = metadata
         self._peers = peers
         self._failures = failures
+        self._safeguards = safeguards
         self._queues: dict[BrokerId, dict[str, _Queued]] = {}
         self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
         self._connections: dict[BrokerId, tuple[AsyncConnection, int]] = {}
@@ -84,7 +87,10 @@ class PartitionVerification:
 
     @property
     def is_enabled(self) -> bool:
-        return self._configs.broker.bool("transaction.partition.verification.enable")
+        is_in_force = self._safeguards.verification_guard
+        return is_in_force and self._configs.broker.bool(
+            "transaction.partition.verification.enable"
+        )
 
     async def ask(self, asked: Asked) -> Codes:
         """The code of each partition: `none` if it is part of the transaction."""

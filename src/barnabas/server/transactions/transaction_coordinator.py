@@ -5,11 +5,12 @@ again at the leader of then, and completes the transaction when the last one is 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.base.safeguards import Safeguards
 from barnabas.coordinator.active_shard import CoordinatorPorts
 from barnabas.coordinator.coordinator_runtime import CoordinatorRuntime
 from barnabas.coordinator.coordinator_topic import CoordinatorTopic
@@ -47,8 +48,10 @@ from barnabas.transactions.transaction_metadata import TransactionMetadata
 from barnabas.transactions.transaction_state import TransactionState
 from barnabas.wire.records.compression import Codec
 
-# Markers that a leader refused, and completions that were not written, are tried again after this.
+# Markers that a leader refused, and completions that were not written, are tried again after a
+# pause, which doubles each time.
 AGAIN_S: Final = 0.1
+LONGEST_AGAIN_S: Final = 3.0
 # A client that begins while its last transaction is ending waits so long for the end: less than it
 # waits before it asks again.
 ENDED_WITHIN_S: Final = 0.02
@@ -67,6 +70,7 @@ class TransactionCoordinator:
         producer_ids: ProducerIds,
         features: Features,
         channels: MarkerChannels,
+        safeguards: Safeguards,
     ) -> None:
         self._replicas = replicas
         self._metadata = metadata
@@ -74,6 +78,7 @@ class TransactionCoordinator:
         self._producer_ids = producer_ids
         self._features = features
         self._channels = channels
+        self._fences_epochs = safeguards.producer_epoch_fence
         self._clock = ports.clock
         self._failures = ports.failures
         self._started_s = asyncio.get_running_loop().time()
@@ -84,6 +89,7 @@ class TransactionCoordinator:
             load_buffer_size=self._load_buffer_size,
             commit_timeout_ms=self._commit_timeout_ms,
             replays_when_committed=True,
+            awaits_replicas=safeguards.replicate_before_answer,
         )
         self._log = topic.logger
         self._runtime: CoordinatorRuntime[TransactionCoordinatorShard] = CoordinatorRuntime(
@@ -102,6 +108,7 @@ class TransactionCoordinator:
             config.int("transactional.id.expiration.ms"),
             config.int("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
             config.int("transaction.remove.expired.transaction.cleanup.interval.ms"),
+            self._fences_epochs,
         )
         return TransactionCoordinatorShard(epoch, settings, self._features.transaction_version)
 
@@ -242,7 +249,7 @@ class TransactionCoordinator:
         metadata = event.metadata
         if not await self._write_markers(partition, event):
             return
-        while True:
+        for pause_s in pauses():
             try:
                 reply = await self._runtime.ask(
                     partition,
@@ -252,7 +259,7 @@ class TransactionCoordinator:
                 return  # the coordinator that comes next completes it
             if reply.error is not ErrorCode.coordinator_not_available:
                 return
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(pause_s)
 
     async def _write_markers(self, partition: int, event: WriteMarkers) -> bool:
         """Whether every partition has its marker in the end."""
@@ -264,7 +271,7 @@ class TransactionCoordinator:
             event.coordinator_epoch,
             metadata.client_version,
         )
-        remaining = metadata.partitions
+        remaining, again = metadata.partitions, pauses()
         while remaining:
             targets = decide_targets(self._metadata, remaining)
             if targets.deleted:
@@ -289,7 +296,7 @@ class TransactionCoordinator:
             self._on_written(partition, metadata.transactional_id, frozenset(written))
             remaining -= written
             if remaining:
-                await asyncio.sleep(AGAIN_S)
+                await asyncio.sleep(next(again))
         return True
 
     def _on_written(
@@ -313,9 +320,13 @@ class TransactionCoordinator:
 
     # -- what operators see --------------------------------------------------
 
+    def loaded(self) -> list[TransactionMetadata]:
+        """All ids of the shards that are loaded."""
+        return [each for shard in self._runtime.loaded() for each in shard]
+
     def open_transactions(self) -> list[TransactionMetadata]:
         """Those that are not completed, of the shards that are loaded."""
-        return [each for shard in self._runtime.loaded() for each in shard if is_open(each)]
+        return [each for each in self.loaded() if is_open(each)]
 
     def oldest_ms(self) -> int:
         """How long the oldest open transaction has lasted; 0 without one."""
@@ -360,3 +371,11 @@ class TransactionCoordinator:
         if tasks:
             await asyncio.wait(tasks)
         await self._channels.close()
+
+
+def pauses() -> Iterator[float]:
+    """The pauses before a request is tried again, in seconds."""
+    pause_s = AGAIN_S
+    while True:
+        yield pause_s
+        pause_s = min(2 * pause_s, LONGEST_AGAIN_S)

@@ -1,17 +1,19 @@
 """Transactional batches in a Produce: what is checked before the append, and the error codes."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
+from barnabas.base.clock import Clock
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.log.producers.verification import VerificationGuard
+from barnabas.log.producers.verification import UNGUARDED, VerificationGuard
 from barnabas.replication.replicas import Replicas
-from barnabas.server.transactions.partition_verification import Asked
+from barnabas.server.transactions.partition_verification import Asked, Codes, PartitionVerification
 from barnabas.wire.produce.produce_codec import ProduceRequest
 from barnabas.wire.records.batch import HEADER_SIZE, TRANSACTIONAL, BatchHeader, read_header
 
 Guards = Mapping[tuple[str, int], VerificationGuard]
+Headers = Mapping[tuple[str, int], BatchHeader]
 
 # The first version whose clients know TRANSACTION_ABORTABLE.
 ABORTABLE_SINCE: Final = 11
@@ -28,6 +30,63 @@ _RETRIED: Final = frozenset(
         ErrorCode.not_coordinator,
     }
 )
+_NO_GUARDS: Final[Guards] = {}
+_NO_CODES: Final[Codes] = {}
+
+
+class Begun(NamedTuple):
+    """A request with transactional batches, before its first append.
+
+    `error` refuses all of it. `codes` are of the partitions that are not led here: a leader that
+    is elected meanwhile has no guard for them. `asked` is what the coordinator has to verify.
+    """
+
+    error: ErrorCode = ErrorCode.none
+    guards: Guards = _NO_GUARDS
+    codes: Codes = _NO_CODES
+    asked: Asked | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the batches may be appended at once."""
+        return self.asked is None and not self.codes
+
+
+class TransactionalProduce:
+    """Checks transactional batches, and asks the coordinator about those that need it."""
+
+    def __init__(
+        self, replicas: Replicas, clock: Clock, verification: PartitionVerification
+    ) -> None:
+        self._replicas = replicas
+        self._clock = clock
+        self._verification = verification
+
+    def begin(self, version: int, request: ProduceRequest, headers: Headers) -> Begun:
+        """Check the batches and make their guards. Does not suspend."""
+        error = check_transaction(request, headers)
+        if error is not ErrorCode.none:
+            return Begun(error)
+        adds = version >= ADDS_SINCE
+        if not adds and not self._verification.is_enabled:
+            return Begun(guards=dict.fromkeys(headers, UNGUARDED))
+        codes = {
+            TopicPartition(*key): self._replicas.why_not(*key)
+            for key in headers
+            if self._replicas.find(*key) is None
+        }
+        guards = begin_verification(self._replicas, headers, self._clock.now_ms(), adds=adds)
+        if not guards:
+            return Begun(codes=codes)
+        header = next(iter(headers.values()))
+        asked = to_ask(request.transactional_id or "", header, guards, adds=adds)
+        return Begun(guards=guards, codes=codes, asked=asked)
+
+    async def verify(self, begun: Begun) -> Codes:
+        """The code of each partition that is asked about, or not led here."""
+        if begun.asked is None:
+            return begun.codes
+        return {**begun.codes, **await self._verification.ask(begun.asked)}
 
 
 def is_transactional(records: memoryview | None) -> bool:
@@ -43,9 +102,7 @@ def transactional_headers(request: ProduceRequest) -> dict[tuple[str, int], Batc
     }
 
 
-def check_transaction(
-    request: ProduceRequest, headers: Mapping[tuple[str, int], BatchHeader]
-) -> ErrorCode:
+def check_transaction(request: ProduceRequest, headers: Headers) -> ErrorCode:
     """A transaction has an id, and one producer in one epoch."""
     if request.transactional_id is None:
         return ErrorCode.transactional_id_authorization_failed
@@ -56,7 +113,7 @@ def check_transaction(
 
 def begin_verification(
     replicas: Replicas,
-    headers: Mapping[tuple[str, int], BatchHeader],
+    headers: Headers,
     now_ms: int,
     *,
     adds: bool,

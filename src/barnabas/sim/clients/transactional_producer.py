@@ -95,6 +95,11 @@ class TransactionalProducer:
 
     # -- the life of a transaction -------------------------------------------
 
+    def become(self, transactional_id: str) -> None:
+        """Go on as another process, with an id of its own; `init` must follow."""
+        self.transactional_id = transactional_id
+        self._take(-1, -1)
+
     async def init(self) -> None:
         """Take the next epoch; what an earlier one left open is aborted. Raises StepFailed"""
         answer = await self._ask(

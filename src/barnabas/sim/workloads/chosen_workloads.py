@@ -1,6 +1,6 @@
 """The random choice of a run's clients."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from barnabas.base.ids import TopicPartition
@@ -22,6 +22,7 @@ from barnabas.sim.workloads.workloads import (
     TailingWorkload,
     Workload,
 )
+from barnabas.sim.world.seed_settings import SeedSettings
 
 _ALL, _LEADER, _NONE = -1, 1, 0  # acks
 ACKS: Final = (_ALL, _ALL, _ALL, _LEADER, _NONE)
@@ -32,18 +33,34 @@ def choose(
     bootstrap: Sequence[Address],
     random: Random,
     history: OperationHistory,
-    transaction_version: int | None = None,
+    settings: SeedSettings | None = None,
 ) -> list[Workload]:
-    """The clients of one run; at least one producer uses acks=all.
-
-    With a `transaction_version`, some clients use transactions.
-    """
+    """The clients of one run, with transactions if the settings say so."""
 
     def own() -> Random:
         return Random(random.below(1 << 30))  # own stream: clients do not affect each other
 
+    if settings is None or not settings.has_transactions:
+        return _plain(bootstrap, own, random, history, LASTING)
+    topics = {**LASTING, **TRANSACTION_TOPICS}
+    if settings.is_light:
+        admin = AdminWorkload("admin", bootstrap, own(), history, is_quiet=True, topics=topics)
+        return [admin, *_transactional(bootstrap, own, random, history, settings)]
+    return [
+        *_plain(bootstrap, own, random, history, topics),
+        *_transactional(bootstrap, own, random, history, settings),
+    ]
+
+
+def _plain(
+    bootstrap: Sequence[Address],
+    own: Callable[[], Random],
+    random: Random,
+    history: OperationHistory,
+    topics: Mapping[str, int],
+) -> list[Workload]:
+    """Clients without transactions; at least one producer uses acks=all."""
     quiet = not random.below(4)
-    topics = LASTING if transaction_version is None else {**LASTING, **TRANSACTION_TOPICS}
     chosen: list[Workload] = [
         AdminWorkload("admin", bootstrap, own(), history, is_quiet=quiet, topics=topics),
         ProducingWorkload("producer-0", bootstrap, own(), history, _ALL),
@@ -66,8 +83,6 @@ def choose(
         GroupWorkload(f"newer-{n}", bootstrap, own(), history, "newer group", SimConsumerMember)
         for n in range(random.below(4))
     ]
-    if transaction_version is not None:
-        chosen += _transactional(bootstrap, own, random, history, transaction_version)
     return chosen
 
 
@@ -76,17 +91,18 @@ def _transactional(
     own: Callable[[], Random],
     random: Random,
     history: OperationHistory,
-    version: int,
+    settings: SeedSettings,
 ) -> list[Workload]:
-    """Producers, readers, and copiers of one transactional id, of which one is a zombie."""
-    return [
-        *(
-            TransactionWorkload(f"payer-{n}", bootstrap, own(), history, version)
-            for n in range(1 + random.below(2))
-        ),
-        *(
-            CopyWorkload(f"copier-{n}", bootstrap, own(), history, version)
-            for n in range(1 + random.below(2))
-        ),
-        CommittedReadingWorkload("auditor", bootstrap, own(), history),
+    """Producers, a reader, and copiers: of one transactional id, of which one is a zombie, or one
+    that hands over to the next process."""
+    version, hands_over = settings.transaction_version, settings.hands_over
+    payers: list[Workload] = [
+        TransactionWorkload(f"payer-{n}", bootstrap, own(), history, version)
+        for n in range(1 + random.below(2))
     ]
+    copiers = [
+        CopyWorkload(f"copier-{n}", bootstrap, own(), history, version, hands_over=hands_over)
+        for n in range(1 + random.below(2))
+    ]
+    auditor = CommittedReadingWorkload("auditor", bootstrap, own(), history)
+    return [*payers, *(copiers[:1] if hands_over else copiers), auditor]

@@ -1,6 +1,8 @@
 """Workloads of transactions: producers, consume-transform-produce, and committed readers."""
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from barnabas.base.errors import ErrorCode, PeerGone
@@ -30,6 +32,10 @@ MOST_RECORDS: Final = 3
 COPIER_ID: Final = "copier"
 _ONE_IN_ABORTS: Final = 4
 _ONE_IN_VANISHES: Final = 12
+_ONE_IN_GIVES_UP: Final = 4
+_GIVES_UP_MS: Final = 500
+_ONE_IN_DIES: Final = 4
+_DIES_WITHIN_MS: Final = 20
 
 
 def partitions_of(topic: str) -> list[TopicPartition]:
@@ -72,8 +78,11 @@ class TransactionWorkload(Workload):
             for _ in range(1 + self.random.below(MOST_BATCHES)):
                 count = 1 + self.random.below(MOST_RECORDS)
                 values = [self._history.new_value() for _ in range(count)]
-                await self._producer.send(to[self.random.below(len(to))], values)
+                await self._send(to[self.random.below(len(to))], values)
                 await self.rest(100)
+        except TimeoutError:
+            await self._producer.end(commit=False)
+            raise StepFailed("the batch may arrive after its transaction") from None
         except StepFailed:
             if self.random.below(2):
                 await self._producer.end(commit=False)
@@ -84,11 +93,22 @@ class TransactionWorkload(Workload):
         else:
             raise StepFailed("left open, as by a process that dies")
 
+    async def _send(self, at: TopicPartition, values: Sequence[int]) -> None:
+        """Send a batch; sometimes with a `delivery.timeout.ms` that may be too short.
+
+        Raises  StepFailed, TimeoutError
+        """
+        is_patient = self.random.below(_ONE_IN_GIVES_UP)
+        async with asyncio.timeout(None if is_patient else self.random.below(_GIVES_UP_MS) / 1000):
+            await self._producer.send(at, values)
+
 
 class CopyWorkload(Workload):
     """Consume-transform-produce: each input record has one output, its offset is committed with it.
 
-    After a failure it takes the next epoch, and goes on from the committed offsets.
+    After a failure it takes the next epoch, and goes on from the committed offsets. If it
+    `hands_over`, another process goes on instead, with a transactional id of its own (KIP-447): no
+    epoch fences the one before, only its pending offsets hold the next one up.
     """
 
     def __init__(
@@ -98,9 +118,13 @@ class CopyWorkload(Workload):
         random: Random,
         history: OperationHistory,
         version: int = EPOCH_BUMP,
+        *,
+        hands_over: bool = False,
     ) -> None:
         super().__init__(name, random)
         self._history = history
+        self._hands_over = hands_over
+        self._processes = 0
         # One id for all copiers: each takes the epoch of the other, which then is a zombie.
         self._producer = TransactionalProducer(name, bootstrap, random, history, COPIER_ID, version)
         self._consumer = CommittedConsumer(name, bootstrap, random, history)
@@ -110,8 +134,7 @@ class CopyWorkload(Workload):
         while not self.is_over:
             try:
                 if not is_ready:
-                    await self._producer.init()
-                    is_ready = await self._resume()
+                    is_ready = await (self._take_over() if self._hands_over else self._begin())
                 else:
                     await self._copy()
             except StepFailed:
@@ -119,6 +142,19 @@ class CopyWorkload(Workload):
             await self.rest()
         self._producer.close()
         self._consumer.close()
+
+    async def _begin(self) -> bool:
+        await self._producer.init()
+        return await self._resume()
+
+    async def _take_over(self) -> bool:
+        """Begin as the next process. Only the offsets say what the one before has done."""
+        if not await self._resume():
+            return False
+        self._processes += 1
+        self._producer.become(f"{COPIER_ID}-{self._processes}")
+        await self._producer.init()
+        return True
 
     async def _resume(self) -> bool:
         """Seek to the committed offsets; False, if they cannot be fetched."""
@@ -148,7 +184,16 @@ class CopyWorkload(Workload):
             if self.random.below(2):
                 await self._producer.end(commit=False)
             raise
+        if self._hands_over and not self.random.below(_ONE_IN_DIES):
+            await self._die_amid_commit()
         await self._producer.end(commit=True)
+
+    async def _die_amid_commit(self) -> None:
+        """The process dies when it has sent its EndTxn, or a little later."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.random.below(_DIES_WITHIN_MS) / 1000):
+                await self._producer.end(commit=True)
+        raise StepFailed("the process died amid its commit")
 
     def _polled(self, first: int) -> dict[TopicPartition, list[int]]:
         """The values of this transaction's polls, by partition."""

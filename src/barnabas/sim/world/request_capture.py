@@ -28,6 +28,8 @@ class RequestCapture:
     before: Callable[[str, str, bytes], None]
     keys: tuple[ApiKey, ...] = CAPTURED
     kept: deque[CapturedRequest] = field(default_factory=lambda: deque(maxlen=_MOST_KEPT))
+    # Called before the broker has the request.
+    on_captured: Callable[[CapturedRequest], None] | None = None
 
     def arrived(self, source: str, target: str, data: bytes) -> None:
         """Keep the data if it is one whole frame of these APIs."""
@@ -37,3 +39,5 @@ class RequestCapture:
         number = int.from_bytes(data[4:6])
         if number in self.keys and target.startswith("broker-"):
             self.kept.append(CapturedRequest(ApiKey(number), target, data))
+            if self.on_captured is not None:
+                self.on_captured(self.kept[-1])

@@ -71,6 +71,9 @@ class SeedSettings:
     has_transactions: bool = False
     # 0: as in Kafka 3.9. 2: an epoch for each transaction, against requests that come late.
     transaction_version: int = 2
+    # Whether the process that takes over from a copier has a transactional id of its own (KIP-447).
+    hands_over: bool = False
+    is_light: bool = False  # only clients with transactions
     brokers: int = 3
     has_acls: bool = False
 
@@ -106,6 +109,7 @@ def settings_of(seed: int, duration_s: float | None = None) -> SeedSettings:
         flushes_each=chosen.random() < 0.25,
         bits_rot=chosen.random() < 0.1,
         has_transactions=chosen.random() < 0.5,
+        hands_over=chosen.random() < 0.3,
     )
 
 
