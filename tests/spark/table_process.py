@@ -1,5 +1,6 @@
 """`barnabas pipeline table` in processes of its own that can be killed."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -17,6 +18,43 @@ from tests.spark.test_table_run import by_offset, parquet, rows
 from tests.support.cluster import until
 
 ENDED_WITHIN_S: Final = 900.0
+PRELOADED: Final = (
+    "barnabas.spark.table.table_command", "barnabas.spark.table.table_run", "deltalake", "pandas",
+    "barnabas.spark.table_log.iceberg_log", "barnabas.spark.table_log.iceberg_catalog",
+    "pyiceberg.io.pyarrow", "pyarrow.parquet", "pyspark.sql.connect.session", "confluent_kafka",
+)  # fmt: skip
+
+
+def run_table(folder: Path, arguments: Sequence[object], kill_at: str = "") -> int:
+    """Run the command in a process that has its modules already; return its exit code.
+
+    It is for a Connect server: nothing but the process dies with it.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    log = folder / "command.log"
+    command = ("pipeline", "table", *arguments, "--to", folder / "table", "--json")
+    process = context.Process(target=_run, args=(list(map(str, command)), kill_at, str(log)))
+    process.start()
+    process.join(ENDED_WITHIN_S)
+    assert process.exitcode is not None, "the command does not end"
+    check_output(log.read_text(errors="replace"))
+    return process.exitcode
+
+
+def _run(command: list[str], kill_at: str, log: str) -> None:
+    from barnabas.cli.main import run
+
+    os.environ[ENVIRONMENT] = kill_at
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    for stream in (1, 2):
+        os.dup2(output, stream)
+    sys.exit(run(command))
+
+
+def check_output(text: str) -> None:
+    for trace in ("Traceback", "\tat "):
+        assert trace not in text, text
 
 
 class TableProcess:
@@ -43,8 +81,7 @@ class TableProcess:
     def ended(self) -> int:
         """Wait until it ends; return its exit code. It has printed no traceback."""
         code = self._process.wait(ENDED_WITHIN_S)
-        for trace in ("Traceback", "\tat "):
-            assert trace not in self.output, self.output
+        check_output(self.output)
         return code
 
     @property

@@ -14,7 +14,7 @@ import pytest
 from tests.spark.conftest import create_topic, produce
 from tests.spark.connect_server import connect_server
 from tests.spark.copying import EXECUTORS
-from tests.spark.table_process import TableProcess, committed
+from tests.spark.table_process import TableProcess, committed, run_table
 from tests.spark.test_table_run import rows
 from tests.spark.written import values
 from tests.support.broker import BrokerProcess
@@ -83,7 +83,7 @@ def test_a_command_killed_at_every_point_leaves_each_record_once(
     options = (*common, "--step", 4, *(["--upsert"] if upsert else []))
 
     def run(point: str, *schema: str) -> int:
-        code = TableProcess(tmp_path, (*options, *schema), point).ended()
+        code = run_table(tmp_path, (*options, *schema), point)
         found = [row["n"] for row in committed(format, table)] if table.exists() else []
         assert len(found) == len(set(found)), point
         if code == -signal.SIGKILL:

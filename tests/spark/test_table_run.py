@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
-import pandas
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
@@ -74,13 +74,15 @@ def by_duckdb(format: str, path: Path) -> tuple[int, int]:
     listed = open_log(TableDirectory(str(path)), format).files()
     uris = ", ".join(f"'{path / file.path}'" for file in listed)
     files = f"read_parquet([{uris}], union_by_name=true)"
-    found = duckdb.sql(f'SELECT count(*), max("offset") FROM {files}').fetchone()
+    found = duckdb.sql(f'SELECT count(*) AS n, max("offset") AS last FROM {files}')
     assert found is not None
-    return found[0], found[1]
+    [row] = found.to_arrow_table().to_pylist()
+    return row["n"], row["last"]
 
 
 def by_pandas(format: str, folder: Path) -> tuple[int, int]:
     """The same, by pandas."""
+    pandas: Any = import_module("pandas")
     if format == "parquet":
         files = sorted((folder / "table").glob("*.parquet"))
         frame = pandas.concat([pandas.read_parquet(each) for each in files])

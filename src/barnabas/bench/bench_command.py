@@ -35,6 +35,7 @@ NAMES: Final = (
     "growth",
     "groups",
     "spark",
+    "tables",
 )
 STDOUT: Final = Path("-")
 

@@ -31,6 +31,7 @@ from barnabas.bench.limits.throughput import fetch_section, latency_section, pro
 from barnabas.bench.limits.timers_bench import timers_section
 from barnabas.bench.server_processes import ServerFailed
 from barnabas.bench.spark_bench import spark_section
+from barnabas.bench.tables_bench import tables_section
 from barnabas.znodes.tree import ZnodeError
 
 SECTIONS: Final[dict[str, Callable[[Bench], Section]]] = {
@@ -50,6 +51,7 @@ SECTIONS: Final[dict[str, Callable[[Bench], Section]]] = {
     "growth": growth_section,
     "groups": groups_section,
     "spark": spark_section,
+    "tables": tables_section,
 }
 # Failures of a broker under test; any other exception is a bug of the bench.
 FAILURES: Final = (
