@@ -55,7 +55,7 @@ def test_a_wrong_place_or_topic_gets_one_line(
     cluster = ("-b", served.bootstrap)
     table = ("pipeline", "table")
 
-    assert "Not a directory" in one_line(
+    assert "is not a directory" in one_line(
         barnabas(*table, topic, "--to", tmp_path / "file", *cluster)
     )
     said = one_line(barnabas(*table, topic, "--to", "nowhere://there", *cluster))

@@ -55,8 +55,9 @@ def tables_section(bench: Bench) -> Section:
     jars, note = connector_jars()
     with (
         bench_session(jars) as spark,
+        bench.scratch() as data,
         bench.scratch() as folder,
-        broker(folder / "broker") as server,
+        broker(data) as server,
     ):
         run = _Tables(bench, spark, server.bootstrap, folder)
         small = run.measure(bench.plan.client_bytes // _VALUE_BYTES, bool(jars))

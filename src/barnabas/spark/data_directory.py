@@ -56,6 +56,8 @@ class DataDirectory(Directory):
         if not self._is_local:
             yield
             return
+        if os.path.exists(self._base) and not os.path.isdir(self._base):
+            raise CommandFailed(f"{self} is not a directory; use another path")
         try:
             self._fs.create_dir(self._base, recursive=True)
             lock = os.open(self._path(_LOCK), os.O_RDWR | os.O_CREAT, 0o644)
