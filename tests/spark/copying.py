@@ -171,20 +171,24 @@ class Copying:
         return list(self._processes(b"CoarseGrainedExecutorBackend"))
 
     def _processes(self, named: bytes) -> dict[int, int]:
-        """Those of this query with that in their command line, and the parents of each."""
         assert self._process is not None
-        found = {}
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdecimal():
-                continue
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                command = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue  # it ended meanwhile
-            if int(fields[3]) == self._process.pid and named in command:
-                found[int(entry.name)] = int(fields[1])
-        return found
+        return processes_of(self._process.pid, named)
+
+
+def processes_of(session: int, named: bytes) -> dict[int, int]:
+    """The processes of a session with that in their command line, and the parents of each."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            command = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue  # it ended meanwhile
+        if int(fields[3]) == session and named in command:
+            found[int(entry.name)] = int(fields[1])
+    return found
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,8 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from barnabas.base.ports import free_port
 from tests.spark.conftest import create_topic, produce
+from tests.spark.connect_server import connect_server
 from tests.spark.copying import EXECUTORS
 from tests.spark.spark_home import spark_home
 from tests.spark.written import topics_of, values
@@ -23,9 +22,7 @@ from tests.support.cluster import until
 # Spark starts for every command, with executors of its own or as a client of the server.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3_000)]
 
-STARTED_WITHIN_S: Final = 300.0
 ENDED_WITHIN_S: Final = 1_200.0
-SERVER: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 # What a cluster has by itself is for data of another size: 200 tasks to sum up 120 records.
 SMALL: Final = (
     *("--conf", "spark.executor.memory=512m"),
@@ -43,38 +40,8 @@ def place(
     if request.param == "--master":
         yield ("--master", EXECUTORS, *SMALL)
         return
-    folder, port = tmp_path_factory.mktemp("server"), free_port()
-    settings = {
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": str(port),
-        "spark.driver.host": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-    }
-    home = spark_home(folder)
-    given = [each for key, value in settings.items() for each in ("--conf", f"{key}={value}")]
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(
-            [str(home / "bin/spark-submit"), "--class", SERVER, "--master", "local[2]", *given],
-            cwd=folder,
-            env={**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        until(lambda: answers(port), "the server to listen", STARTED_WITHIN_S)
-        yield ("--remote", f"sc://127.0.0.1:{port}")
-    finally:
-        os.killpg(server.pid, signal.SIGKILL)
-        server.wait()
-
-
-def answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+    with connect_server(tmp_path_factory.mktemp("server")) as address:
+        yield ("--remote", address)
 
 
 def command(folder: Path, broker: BrokerProcess, *arguments: object) -> "subprocess.Popen[str]":

@@ -1,18 +1,36 @@
 """Values of a schema registry in Spark: confluent-kafka's serializers write, Spark reads."""
 
+import base64
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
-from confluent_kafka.schema_registry.json_schema import JSONSerializer
-from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
+from google.protobuf.json_format import MessageToDict
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import (
+    ArrayType,
+    DateType,
+    DecimalType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+)
 
+from barnabas.spark.sink.protobuf_messages import MessageWriter, protobuf_schema
+from barnabas.spark.source.protobuf_values import read_message, root_message
+from barnabas.spark.source.registry_client import RegisteredSchema
+from barnabas.spark.user_errors import WrongOption
 from tests.spark.conftest import Fill, create_topic, produce
 from tests.spark.test_table_run import Table, rows, summary, table
 from tests.support.broker import BrokerProcess
@@ -101,21 +119,67 @@ def test_json_schema_and_protobuf_are_read(
     assert (row.id, row.tags, row["at"].timestamp()) == (7, ["a", "b"], 5.0)
 
 
-@pytest.mark.parametrize("format", ["avro", "json"])
-def test_rows_are_written_with_a_registered_schema(
+def confluent(format: str, client: SchemaRegistryClient, topic: str, raw: bytes) -> Any:
+    """The value, by confluent-kafka's own deserializer."""
+    text = client.get_latest_version(f"{topic}-value").schema.schema_str
+    assert text is not None
+    if format == "avro":
+        return AvroDeserializer(client)(raw, value(topic))
+    if format == "json":
+        return JSONDeserializer(text, schema_registry_client=client)(raw, value(topic))
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    pool.AddSerializedFile(base64.b64decode(text))
+    made = message_factory.GetMessageClass(pool.FindMessageTypeByName("barnabas.Value"))
+    found = ProtobufDeserializer(made, {"use.deprecated.format": False})(raw, value(topic))
+    return MessageToDict(found, preserving_proto_field_name=True)
+
+
+@pytest.mark.parametrize("format", ["avro", "json", "protobuf"])
+def test_rows_are_written_with_a_registered_schema_and_confluents_deserializers_read_them(
     format: str, spark: SparkSession, registry: str, client: SchemaRegistryClient, fill: Fill,
     read: Read, served: BrokerProcess, topic: str,
 ) -> None:  # fmt: skip
     fill()
     options = {"value.format": format, "schema.registry.url": registry}
-    made = "SELECT struct(7L AS id, 'a' AS name, array(1.5D) AS list, NULL AS none) AS value"
-    spark.sql(made.replace(", NULL AS none", "")).write.format("barnabas").options(
+    made = "SELECT struct(7 AS id, 'a' AS name, array(1.5D) AS list, struct(2 AS x) AS deep) value"
+    spark.sql(made).write.format("barnabas").options(
         **options, topic=topic, **{"kafka.bootstrap.servers": served.bootstrap}
     ).mode("append").save()
     [row] = read(**options).select("value.*").collect()
-    assert (row.id, row.name, row.list) == (7, "a", [1.5])
+    assert (row.id, row.name, row.list, row.deep.x) == (7, "a", [1.5], 2)
     assert client.get_latest_version(f"{topic}-value").version == 1
-    if format == "avro":
-        raw = bytes(read().collect()[0].value)
-        found = AvroDeserializer(client)(raw, value(topic))
-        assert found == {"id": 7, "name": "a", "list": [1.5]}
+    raw = bytes(read().collect()[0].value)
+    found = confluent(format, client, topic, raw)
+    assert found == {"id": 7, "name": "a", "list": [1.5], "deep": {"x": 2}}
+
+
+def test_protobuf_messages_keep_nulls_times_and_maps() -> None:
+    kind = (
+        StructType()
+        .add("at", TimestampType())
+        .add("day", DateType())
+        .add("price", DecimalType(10, 2))
+        .add("by_name", MapType(StringType(), LongType()))
+        .add("none", StringType())
+    )
+    text = protobuf_schema(kind, "t-value")
+    schema = RegisteredSchema("PROTOBUF", text)
+    at = datetime(2026, 1, 31, tzinfo=UTC)
+    given = {"at": at, "day": at.date(), "price": Decimal("1.50"), "by_name": [("a", 1)]}
+    payload = MessageWriter(root_message(schema, [0])).payload({**given, "none": None})
+    assert read_message(payload, schema) == {
+        **given, "day": "2026-01-31", "price": "1.50", "none": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        (StructType().add("a b", StringType()), "letters, digits and _ only"),
+        (StructType().add("a", ArrayType(ArrayType(LongType()))), "no type for array<array<big"),
+    ],
+)
+def test_what_no_protobuf_message_can_have_is_refused(kind: StructType, says: str) -> None:
+    with pytest.raises(WrongOption, match=says):
+        protobuf_schema(kind, "t-value")

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThan
 
 from barnabas.spark.source.table_view import may_match
 from barnabas.spark.table_log.table_file import TableFile
-from tests.spark.conftest import Fill, produce
+from tests.spark.conftest import Fill, produce, started
 from tests.spark.test_table_run import SOME, Table, summary, table
 from tests.support.broker import BrokerProcess
 from tests.support.confluent_client import admin
@@ -91,9 +91,9 @@ def test_a_stream_of_the_view_begins_with_the_table_and_goes_on_with_the_topic(
         rows = spark.read.parquet(str(tmp_path / "out")).select("partition", "offset").collect()
         return sorted((row[0], row[1]) for row in rows)
 
-    assert run() == [(number, offset) for number in (0, 1) for offset in range(5)]
+    assert started(run) == [(number, offset) for number in (0, 1) for offset in range(5)]
     produce(served.bootstrap, topic, values(6, 10))
-    assert run() == [(number, offset) for number in (0, 1) for offset in range(8)]
+    assert started(run) == [(number, offset) for number in (0, 1) for offset in range(8)]
 
 
 def test_files_whose_statistics_exclude_a_filter_are_skipped() -> None:

@@ -36,6 +36,7 @@ NAMES: Final = (
     "groups",
     "spark",
     "sinks",
+    "tables",
 )
 STDOUT: Final = Path("-")
 

@@ -32,6 +32,7 @@ from barnabas.bench.limits.timers_bench import timers_section
 from barnabas.bench.server_processes import ServerFailed
 from barnabas.bench.sink_bench import sinks_section
 from barnabas.bench.spark_bench import spark_section
+from barnabas.bench.tables_bench import tables_section
 from barnabas.znodes.tree import ZnodeError
 
 SECTIONS: Final[dict[str, Callable[[Bench], Section]]] = {
@@ -52,6 +53,7 @@ SECTIONS: Final[dict[str, Callable[[Bench], Section]]] = {
     "groups": groups_section,
     "spark": spark_section,
     "sinks": sinks_section,
+    "tables": tables_section,
 }
 # Failures of a broker under test; any other exception is a bug of the bench.
 FAILURES: Final = (

@@ -62,11 +62,11 @@ class Measured:
 
 def spark_section(bench: Bench) -> Section:
     """The section; a smoke run has one size only. Raises ConfigError without Spark."""
-    jars, note = _connector()
+    jars, note = connector_jars()
     sizes = VALUE_SIZES if bench.plan.repeat > 1 else VALUE_SIZES[:1]
     formats = [OURS, THEIRS] if jars else [OURS]
     rows = []
-    with _session(jars) as spark:
+    with bench_session(jars) as spark:
         for size in sizes:
             with bench.scratch() as folder, broker(folder, DELETED_SOON) as server:
                 rows += _rows(size, _measure(bench, spark, server.bootstrap, size, formats))
@@ -79,7 +79,7 @@ def spark_section(bench: Bench) -> Section:
     return Section("spark", "Spark (rows per second)", "Barnabas", "reference", rows, notes)
 
 
-def _connector() -> tuple[str, str]:
+def connector_jars() -> tuple[str, str]:
     """The connector's jars, empty if unavailable, and a note."""
     try:
         found = connector()
@@ -90,7 +90,7 @@ def _connector() -> tuple[str, str]:
 
 
 @contextmanager
-def _session(jars: str) -> "Iterator[SparkSession]":
+def bench_session(jars: str) -> "Iterator[SparkSession]":
     settings = {"spark.jars": jars} if jars else {}
     try:
         with spark_session("bench", SparkPlace(settings=settings)) as spark:
@@ -107,27 +107,27 @@ def _measure(
 ) -> Measured:
     count = max(PARTITIONS, bench.plan.client_bytes // size)
     measured = Measured(count)
-    _fill(bootstrap, "read", size, count)
+    fill(bootstrap, "read", size, count)
     servers = {"kafka.bootstrap.servers": bootstrap}
     repeat = min(REPEAT, bench.plan.repeat)
     for number in range(repeat + 1):
         bench.say(f"spark {size_name(size)}: round {number} of {repeat}")
         for name in formats:
-            seconds = _timed(partial(_read, spark, name, servers, "read"))
+            seconds = timed(partial(_read, spark, name, servers, "read"))
             _keep(measured.read, name, seconds, number)
             topic = f"written-{name}-{number}"
             create_topic(bootstrap, topic, PARTITIONS)
             options = {**servers, "topic": topic}
-            seconds = _timed(partial(_write, spark, name, options, size, count))
+            seconds = timed(partial(_write, spark, name, options, size, count))
             _keep(measured.written, name, seconds, number)
             _check(bootstrap, topic, count)
     for number in range(repeat):
         bench.say(f"spark {size_name(size)}: others, round {number + 1} of {repeat}")
-        measured.consumed.append(_timed(partial(_consume, bootstrap, "read", count)))
+        measured.consumed.append(timed(partial(_consume, bootstrap, "read", count)))
         topic = f"written-once-{number}"
         create_topic(bootstrap, topic, PARTITIONS)
         once = {**servers, "topic": topic, "exactlyOnce": "true"}
-        measured.exactly_once.append(_timed(partial(_write, spark, OURS, once, size, count)))
+        measured.exactly_once.append(timed(partial(_write, spark, OURS, once, size, count)))
         _check(bootstrap, topic, count)
     return measured
 
@@ -137,7 +137,7 @@ def _keep(seconds: Seconds, name: str, took: float, number: int) -> None:
         seconds.setdefault(name, []).append(took)
 
 
-def _timed(work: Callable[[], None]) -> float:
+def timed(work: Callable[[], None]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
@@ -155,7 +155,7 @@ def _write(
     frame.write.format(name).mode("append").options(**options).save()
 
 
-def _fill(bootstrap: str, topic: str, size: int, count: int) -> None:
+def fill(bootstrap: str, topic: str, size: int, count: int) -> None:
     create_topic(bootstrap, topic, PARTITIONS)
     producer = Producer(client_settings(bootstrap, **PRODUCER))
     value = b"v" * size

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, Final
 
+from barnabas.base.randomness import Random
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.small_files import Directory
 
@@ -18,26 +19,33 @@ _LOCK: Final = "_lock"
 class DataDirectory(Directory):
     """Parquet files below a directory. Spark stages them; the driver moves them to their places."""
 
+    def __init__(self, place: str) -> None:
+        super().__init__(place)
+        # Of this run alone: tasks of a run that died may still write files, in their own directory.
+        self._staging = f"{_STAGING}/{Random().uuid().hex[:8]}"
+
     @property
     def staging_uri(self) -> str:
-        return f"{self.uri}/{_STAGING}"
+        return f"{self.uri}/{self._staging}"
 
     def staged(self) -> list[tuple[str, int]]:
         """The data files that Spark has written: path below the staging directory, and size."""
-        return self._data_files(_STAGING)
+        return self._data_files(self._staging)
 
     def move_staged(self, staged: str, path: str) -> None:
         """Move a staged file to its place. On a local disk it is fsynced on return."""
         target = self._path(path)
         self._fs.create_dir(posixpath.dirname(target), recursive=True)
-        source = self._path(f"{_STAGING}/{staged}")
+        source = self._path(f"{self._staging}/{staged}")
         self._sync(source)
         self._fs.move(source, target)
         self._sync(posixpath.dirname(target))
 
     def clear_staging(self) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            self._fs.delete_dir(self._path(_STAGING))
+        """Delete what was staged; on a local disk, where the lock is held, by any run."""
+        # A task that outlives its run may add a file meanwhile: the next run deletes it.
+        with contextlib.suppress(OSError):
+            self._fs.delete_dir(self._path(_STAGING if self._is_local else self._staging))
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -48,6 +56,8 @@ class DataDirectory(Directory):
         if not self._is_local:
             yield
             return
+        if os.path.exists(self._base) and not os.path.isdir(self._base):
+            raise CommandFailed(f"{self} is not a directory; use another path")
         try:
             self._fs.create_dir(self._base, recursive=True)
             lock = os.open(self._path(_LOCK), os.O_RDWR | os.O_CREAT, 0o644)

@@ -13,12 +13,12 @@ from barnabas.spark.source.registry_client import RegisteredSchema
 from barnabas.spark.source.value_types import Array, Map, Struct, ValueType
 from barnabas.spark.user_errors import SparkFailure
 
-_TIMESTAMP: Final = "google.protobuf.Timestamp"
+TIMESTAMP: Final = "google.protobuf.Timestamp"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # By the numbers of FieldDescriptor.CPPTYPE_*; unsigned numbers need more bits in Spark.
 _TYPES: Final = {1: "INT", 2: "BIGINT", 3: "BIGINT", 4: "DECIMAL(20, 0)", 5: "DOUBLE", 6: "FLOAT",
                  7: "BOOLEAN", 8: "STRING"}  # fmt: skip
-_CPP_MESSAGE: Final = 10
+CPP_MESSAGE: Final = 10
 _CPP_STRING: Final = 9
 _TYPE_BYTES: Final = 12
 
@@ -75,28 +75,28 @@ def _add(pool: Any, descriptors: Any, text: str, name: str | None) -> str:
 
 def message_type(descriptor: Any) -> ValueType:
     """Spark's type of a message."""
-    if descriptor.full_name == _TIMESTAMP:
+    if descriptor.full_name == TIMESTAMP:
         return "TIMESTAMP"
     return Struct({field.name: _field_type(field) for field in descriptor.fields})
 
 
 def _field_type(field: Any) -> ValueType:
-    if _is_map(field):
+    if is_map(field):
         return Map(_single_type(field.message_type.fields_by_name["value"]))
     kind = _single_type(field)
     return Array(kind) if field.is_repeated else kind
 
 
 def _single_type(field: Any) -> ValueType:
-    if field.cpp_type == _CPP_MESSAGE:
+    if field.cpp_type == CPP_MESSAGE:
         return message_type(field.message_type)
     if field.cpp_type == _CPP_STRING:
         return "BINARY" if field.type == _TYPE_BYTES else "STRING"
     return _TYPES[field.cpp_type]
 
 
-def _is_map(field: Any) -> bool:
-    return field.cpp_type == _CPP_MESSAGE and bool(field.message_type.GetOptions().map_entry)
+def is_map(field: Any) -> bool:
+    return field.cpp_type == CPP_MESSAGE and bool(field.message_type.GetOptions().map_entry)
 
 
 def read_message(payload: bytes, schema: RegisteredSchema) -> dict[str, Any]:
@@ -141,14 +141,14 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _plain(message: Any) -> Any:
-    if message.DESCRIPTOR.full_name == _TIMESTAMP:
+    if message.DESCRIPTOR.full_name == TIMESTAMP:
         return _EPOCH + timedelta(seconds=message.seconds, microseconds=message.nanos // 1000)
     return {field.name: _field(message, field) for field in message.DESCRIPTOR.fields}
 
 
 def _field(message: Any, field: Any) -> Any:
     value = getattr(message, field.name)
-    if _is_map(field):
+    if is_map(field):
         inner = field.message_type.fields_by_name["value"]
         return [(str(key), _single(each, inner)) for key, each in value.items()]
     if field.is_repeated:
@@ -159,7 +159,7 @@ def _field(message: Any, field: Any) -> Any:
 
 
 def _single(value: Any, field: Any) -> Any:
-    if field.cpp_type == _CPP_MESSAGE:
+    if field.cpp_type == CPP_MESSAGE:
         return _plain(value)
     if field.enum_type is not None:
         known = field.enum_type.values_by_number.get(value)

@@ -12,7 +12,7 @@ from barnabas.cli.client import ClusterClients, admin, create_topics
 from barnabas.spark.archive.archive_run import read_ranges
 from barnabas.spark.archive.archive_source import PartitionRange, snapshot_topics
 from barnabas.spark.dead_letters import HEADER, dead_letters
-from barnabas.spark.table.kill_points import reached
+from barnabas.spark.kill_points import reached
 from barnabas.spark.table.table_rows import bad_reason
 from barnabas.spark.table_log.table_state import TableDefinition
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.base.randomness import Random
 from barnabas.cli.exit_codes import CommandFailed
-from barnabas.spark.table.kill_points import reached
+from barnabas.spark.kill_points import reached
 from barnabas.spark.table_log.table_directory import TableDirectory
 from barnabas.spark.table_log.table_file import PARTITION_COPY, TableFile, total_rows
 from barnabas.spark.table_log.table_log import TableLog
@@ -13,8 +13,9 @@ from barnabas.spark.table_log.table_log import TableLog
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-DEFAULT_FILE_BYTES: Final = 128 * 1024 * 1024
 RECORDS_IN_A_FILE: Final = 1_000_000
+# Fewer are not worth a task and a file of their own.
+_RECORDS_IN_A_TASK: Final = 100_000
 
 
 class Written(NamedTuple):
@@ -34,8 +35,19 @@ class FileWriter:
         self._log = log
         self._partition_by = partition_by
 
-    def write(self, rows: "DataFrame", sequence: int, tasks: int) -> Written:
+    def write(
+        self,
+        rows: "DataFrame",
+        sequence: int,
+        tasks: int,
+        *,
+        in_order: bool = False,
+        most_records: int = RECORDS_IN_A_FILE,
+    ) -> Written:
         """Write the rows with at most `tasks` tasks, for commit `sequence`.
+
+        With `in_order` the rows of a task are by partition and offset already. A file has at most
+        `most_records`; 0 is no limit.
 
         Raises  CommandFailed if the files have another number of rows than were written
         """
@@ -50,11 +62,12 @@ class FileWriter:
         if self._log.keeps_partition_columns:
             rows = rows.withColumns({f"{PARTITION_COPY}{name}": f.col(name) for name in by})
             by = [f"{PARTITION_COPY}{name}" for name in by]
+        rows = rows.coalesce(tasks)
+        if by or not in_order:
+            rows = rows.sortWithinPartitions(*by, "partition", "offset")
         writer = (
-            rows.coalesce(max(1, tasks))
-            .sortWithinPartitions(*by, "partition", "offset")
-            .observe(seen, f.count(f.lit(1)).alias("rows"))
-            .write.option("maxRecordsPerFile", RECORDS_IN_A_FILE)
+            rows.observe(seen, f.count(f.lit(1)).alias("rows"))
+            .write.option("maxRecordsPerFile", most_records)
             .option("compression", "zstd")
         )
         reached("before-write")
@@ -75,6 +88,11 @@ class FileWriter:
         paths = [self._directory.uri_of(file.path) for file in files]
         reader = spark.read.schema(schema).option("basePath", self._directory.uri)
         return reader.parquet(*paths).select(*schema.fieldNames())
+
+
+def tasks_for(records: int) -> int:
+    """The most tasks that are worth it for so many records."""
+    return max(1, -(-records // _RECORDS_IN_A_TASK))
 
 
 def _set_timestamps(spark: "SparkSession") -> None:

@@ -21,11 +21,11 @@ from barnabas.spark.archive.archive_source import (
     decide_ranges,
     snapshot_topics,
 )
+from barnabas.spark.kill_points import reached
 from barnabas.spark.source.truncation_check import ReadUpTo, check_not_truncated
 from barnabas.spark.spark_errors import spark_failures
-from barnabas.spark.table.kill_points import reached
 from barnabas.spark.table.table_dead_letters import DeadLetters
-from barnabas.spark.table.table_files import RECORDS_IN_A_FILE, FileWriter, Written
+from barnabas.spark.table.table_files import RECORDS_IN_A_FILE, FileWriter, Written, tasks_for
 from barnabas.spark.table.table_rows import read_records, table_rows
 from barnabas.spark.table.table_schema import merged_schema
 from barnabas.spark.table.table_upsert import upserted
@@ -70,7 +70,8 @@ class TableWriter:
         self._check_definition()
         self._files = FileWriter(directory, log, wanted.definition.partition_by)
         self._dead_letters = DeadLetters(cluster, wanted.options, wanted.definition)
-        directory.remove_uncommitted(self.state.sequence)
+        live = None if log.has_snapshots else {file.path for file in log.files()}
+        directory.remove_uncommitted(self.state.sequence, live)
 
     @property
     def state(self) -> TableState:
@@ -133,13 +134,13 @@ class TableWriter:
         seen, counted = self._counting_bad(records)
         rows = table_rows(counted, definition)
         size = sum(each.size for each in chosen)
-        tasks = -(-size // RECORDS_IN_A_FILE)
         removed: Sequence[TableFile] = ()
         if definition.upsert:
             rows, removed = upserted(spark, self._log, self._files, self.snapshot, rows)
             size += total_rows(removed)
-            tasks = -(-size // RECORDS_IN_A_FILE)
-        written = self._files.write(rows, self.state.sequence + 1, tasks)
+        written = self._files.write(
+            rows, self.state.sequence + 1, tasks_for(size), in_order=not definition.upsert
+        )
         dead = self._bad(seen, records)
         dead_ends = self.state.dead_letter_ends
         if dead:

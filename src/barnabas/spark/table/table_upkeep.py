@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from barnabas.base.clock import Clock, SystemClock
+from barnabas.cli.exit_codes import CommandFailed
+from barnabas.spark.kill_points import reached
 from barnabas.spark.spark_errors import spark_failures
-from barnabas.spark.table.kill_points import reached
 from barnabas.spark.table.table_files import FileWriter
 from barnabas.spark.table_log.table_directory import TableDirectory
 from barnabas.spark.table_log.table_file import TableFile, total_rows
@@ -23,14 +25,21 @@ _MS_PER_HOUR: Final = 3_600_000
 def decide_merges(files: Sequence[TableFile], target_bytes: int) -> list[list[TableFile]]:
     """The files to merge: each list becomes one file, and has the same partition values.
 
-    Files fall into tiers by size, so that a row is written again a few times at most.
+    Files fall into tiers by size, so that a row is written again a few times at most. A merged file
+    has at most the target's size.
     """
     tiers: dict[tuple[str, int], list[TableFile]] = {}
     for file in files:
         if 0 < file.bytes < target_bytes // 2:
             tier = int(math.log(file.bytes, FILES_OF_A_TIER))
             tiers.setdefault((repr(sorted(file.partition_values.items())), tier), []).append(file)
-    return [found for _, found in sorted(tiers.items()) if len(found) >= FILES_OF_A_TIER]
+    full = [found for _, found in sorted(tiers.items()) if len(found) >= FILES_OF_A_TIER]
+    return [_fitting(found, target_bytes) for found in full]
+
+
+def _fitting(files: Sequence[TableFile], target_bytes: int) -> list[TableFile]:
+    sizes = accumulate(file.bytes for file in files)
+    return [file for file, size in zip(files, sizes, strict=True) if size <= target_bytes]
 
 
 class Upkeep:
@@ -82,9 +91,9 @@ class Upkeep:
         files = FileWriter(self._directory, self._log, state.definition.partition_by)
         with spark_failures("merging small files"):
             rows = files.read(spark, old, StructType.fromJson(dict(snapshot.schema)))
-            written = files.write(rows, state.sequence, 1)
-        if total_rows(written.files) != total_rows(old):
-            return snapshot  # write() has checked the files; never replace fewer rows
+            written = files.write(rows, state.sequence, 1, most_records=0)
+        if (found := total_rows(written.files)) != (wanted := total_rows(old)):
+            raise CommandFailed(f"{self._directory}: {wanted} rows became {found} when merged")
         change = TableChange(state, snapshot.schema, written.files, old, is_upkeep=True)
         self._log.commit(snapshot, change)
         return self._log.load() or snapshot

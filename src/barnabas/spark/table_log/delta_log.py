@@ -14,11 +14,13 @@ from typing import Any, Final
 from barnabas.base.clock import SystemClock
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.data_directory import DataDirectory
+from barnabas.spark.kill_points import reached
 from barnabas.spark.table_log.table_file import Bounds, TableFile
 from barnabas.spark.table_log.table_log import CommitConflict, TableChange, TableSnapshot
 from barnabas.spark.table_log.table_state import STATE_KEY, TableState, parse_state
 
 _MS_PER_HOUR: Final = 3_600_000
+_RECENT: Final = 20
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -33,6 +35,7 @@ class DeltaLog:
     name = "delta"
     data_prefix = ""
     keeps_partition_columns = False
+    has_snapshots = True
 
     def __init__(self, directory: DataDirectory) -> None:
         self._directory = directory
@@ -77,6 +80,7 @@ class DeltaLog:
         deleted = table.vacuum(
             retention_hours=hours, dry_run=False, enforce_retention_duration=False
         )
+        reached("expiring")
         table.cleanup_metadata()
         return len(deleted)
 
@@ -115,6 +119,7 @@ class DeltaLog:
         )
         fields = [self._delta.schema.Field.from_json(json.dumps(each)) for each in new]
         table.alter.add_columns(fields, commit_properties=properties)
+        reached("columns-added")
 
     def _table(self) -> Any:
         if not self._directory.has("_delta_log"):
@@ -127,9 +132,11 @@ class DeltaLog:
             raise CommandFailed(f"{self._directory}: {error}") from None
 
     def _state(self, table: Any) -> TableState:
-        for commit in table.history():
-            if STATE_KEY in commit:
-                return parse_state(commit[STATE_KEY], str(self._directory))
+        # The newest commit has it, unless another program or a vacuum committed since.
+        for limit in (1, _RECENT, None):
+            for commit in table.history(limit):
+                if STATE_KEY in commit:
+                    return parse_state(commit[STATE_KEY], str(self._directory))
         raise CommandFailed(
             f"{self._directory} is a Delta table without the offsets of a topic; use another"
             " directory"

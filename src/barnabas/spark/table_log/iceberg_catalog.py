@@ -19,8 +19,10 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import update_table_metadata
 
 from barnabas.spark.data_directory import DataDirectory
+from barnabas.spark.kill_points import reached
 
 _HINT: Final = "metadata/version-hint.text"
+_SUFFIX: Final = ".metadata.json"
 _NAME: Final = ("topics", "table")
 
 
@@ -35,10 +37,22 @@ class FileCatalog(NoopCatalog):
     def version(self) -> int:
         """The newest version; 0 if there is no table."""
         hint = self._directory.read(_HINT)
-        version = int(hint) if hint and hint.strip().isdecimal() else 0
+        version = (
+            int(hint) if hint and hint.strip().isdecimal() else max(self._versions(), default=0)
+        )
         while self._directory.has(_path(version + 1)):
             version += 1
         return version
+
+    def _versions(self) -> list[int]:
+        names = self._directory.names("metadata")
+        return [_version(name) for name in names if name.endswith(_SUFFIX)]
+
+    def forget(self, before: int) -> None:
+        """Delete the metadata of versions before that one."""
+        for version in self._versions():
+            if version < before:
+                self._directory.delete(_path(version))
 
     def load_table(self, identifier: Any = _NAME, *, version: int | None = None) -> Table:
         """The table at a version, or the newest one. Raises NoSuchTableError."""
@@ -81,15 +95,19 @@ class FileCatalog(NoopCatalog):
         text = metadata.model_dump_json()
         if not self._directory.create(path, text):
             raise CommitFailedException(f"{self._directory} has a version {version} already")
+        reached("half-committed")
         self._directory.write(_HINT, str(version))
         return self._directory.uri_of(path)
 
 
 def _path(version: int) -> str:
-    return f"metadata/v{version}.metadata.json"
+    return f"metadata/v{version}{_SUFFIX}"
+
+
+def _version(name: str) -> int:
+    return int(name.removeprefix("v").removesuffix(_SUFFIX))
 
 
 def version_of(table: Table) -> int:
     """The version of a table's metadata; 0 before its first commit."""
-    name = posixpath.basename(table.metadata_location)
-    return int(name.removeprefix("v").removesuffix(".metadata.json"))
+    return _version(posixpath.basename(table.metadata_location))

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.data_directory import DataDirectory
+from barnabas.spark.kill_points import reached
 from barnabas.spark.table_log.table_file import Bounds, TableFile, partition_values, plain
 from barnabas.spark.table_log.table_log import CommitConflict, TableChange, TableSnapshot
 from barnabas.spark.table_log.table_state import STATE_KEY, parse_state
@@ -19,7 +20,12 @@ _SCHEMA_KEY: Final = "barnabas.schema"
 _PROPERTIES: Final = {
     "format-version": "2",
     "write.metadata.delete-after-commit.enabled": "false",
+    # Otherwise each commit adds a manifest for good, and each plan reads all of them.
+    "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "20",
 }
+# Each version of the metadata lists all snapshots, so their number is bounded as their age is.
+_MOST_SNAPSHOTS: Final = 100
 
 
 class IcebergLog:
@@ -28,6 +34,7 @@ class IcebergLog:
     name = "iceberg"
     data_prefix = "data/"
     keeps_partition_columns = True
+    has_snapshots = True
 
     def __init__(self, directory: DataDirectory) -> None:
         from barnabas.spark.table_log.iceberg_catalog import FileCatalog
@@ -72,11 +79,15 @@ class IcebergLog:
             return 0
         table = self._catalog.load_table()
         before = self._referenced(table)
-        at = datetime.fromtimestamp(before_ms / 1000, UTC).replace(tzinfo=None)
+        times = sorted(each.timestamp_ms for each in table.snapshots())
+        oldest_ms = max(before_ms, *times[-_MOST_SNAPSHOTS:][:1])
+        at = datetime.fromtimestamp(oldest_ms / 1000, UTC).replace(tzinfo=None)
         table.maintenance.expire_snapshots().older_than(at).commit()
+        reached("expiring")
         gone = before - self._referenced(self._catalog.load_table())
         for path in sorted(gone):
             self._directory.delete(path)
+        self._catalog.forget(self._catalog.version() - _MOST_SNAPSHOTS)
         return len(gone)
 
     def _new(self, change: TableChange) -> Any:
@@ -109,7 +120,7 @@ class IcebergLog:
         transaction.set_properties(**{STATE_KEY: state, _SCHEMA_KEY: json.dumps(change.schema)})
         producer = transaction.update_snapshot(snapshot_properties={STATE_KEY: state})
         added = self._data_files(transaction, [file.path for file in change.added])
-        with producer.overwrite() if change.removed else producer.fast_append() as snapshot:
+        with producer.overwrite() if change.removed else producer.merge_append() as snapshot:
             for data_file in added:
                 snapshot.append_data_file(data_file)
             for data_file in self._live(transaction, {file.path for file in change.removed}):
@@ -157,7 +168,10 @@ class IcebergLog:
         for snapshot in table.snapshots():
             found.add(self._relative(snapshot.manifest_list))
             for manifest in snapshot.manifests(table.io):
-                found.add(self._relative(manifest.manifest_path))
+                path = self._relative(manifest.manifest_path)
+                if path in found:
+                    continue
+                found.add(path)
                 for entry in manifest.fetch_manifest_entry(table.io):
                     found.add(self._relative(entry.data_file.file_path))
         return found

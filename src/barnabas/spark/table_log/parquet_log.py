@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.data_directory import DataDirectory
+from barnabas.spark.kill_points import reached
 from barnabas.spark.table_log.table_file import TableFile
 from barnabas.spark.table_log.table_log import CommitConflict, TableChange, TableSnapshot
 from barnabas.spark.table_log.table_state import parse_state
@@ -26,6 +27,7 @@ class ParquetLog:
     name = "parquet"
     data_prefix = ""
     keeps_partition_columns = False
+    has_snapshots = False
 
     def __init__(self, directory: DataDirectory) -> None:
         self._directory = directory
@@ -50,6 +52,7 @@ class ParquetLog:
         path = f"{_COMMITS}/{version:020}.json"
         if not self._directory.create(path, json.dumps(content)):
             raise CommitConflict(f"{self._directory} has a version {version} already")
+        reached("half-committed")
         # Readers of all Parquet files must not see these beside the files that replace them.
         for file in change.removed:
             self._directory.delete(file.path)

@@ -5,6 +5,7 @@ greater number than the table's last commit belongs to a step that was never com
 """
 
 import posixpath
+from collections.abc import Container
 from concurrent.futures import ThreadPoolExecutor
 
 from barnabas.spark.data_directory import DataDirectory
@@ -27,9 +28,10 @@ class TableDirectory(DataDirectory):
             files = pool.map(lambda at: read_footer(self._fs, self._base, *at), placed)
             return [file for file in files if file.records]
 
-    def remove_uncommitted(self, sequence: int) -> int:
+    def remove_uncommitted(self, sequence: int, live: Container[str] | None = None) -> int:
         """Delete what unfinished steps left, on a local disk; return the number of files.
 
+        With `live`, all files that are not in it go: those that a commit replaced, too.
         Elsewhere no lock keeps other writers out, so their files stay until a vacuum.
         """
         self.clear_staging()
@@ -38,7 +40,9 @@ class TableDirectory(DataDirectory):
         removed = 0
         for path, _ in self._data_files(""):
             number = posixpath.basename(path).partition("-")[0]
-            if number.isdecimal() and int(number) > sequence:
+            if not number.isdecimal():
+                continue
+            if int(number) > sequence or (live is not None and path not in live):
                 self.delete(path)
                 removed += 1
         return removed

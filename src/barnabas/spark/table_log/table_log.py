@@ -48,6 +48,8 @@ class TableLog(Protocol):
     data_prefix: str
     # Whether files contain their partition columns.
     keeps_partition_columns: bool
+    # Whether earlier versions can still be read, with files that the newest one has no more.
+    has_snapshots: bool
 
     def load(self) -> TableSnapshot | None:
         """Return the newest snapshot; None if there is no table.

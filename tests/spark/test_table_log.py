@@ -1,0 +1,112 @@
+"""The logs of tables without Spark: many commits stay small, merges are bounded."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from pyiceberg.table import StaticTable
+
+from barnabas.spark.table.table_upkeep import FILES_OF_A_TIER, decide_merges
+from barnabas.spark.table_log import iceberg_log
+from barnabas.spark.table_log.table_directory import TableDirectory
+from barnabas.spark.table_log.table_file import TableFile, read_footer, total_rows
+from barnabas.spark.table_log.table_log import TableChange, TableLog, open_log
+from barnabas.spark.table_log.table_state import CoveredPartition, TableDefinition, TableState
+
+pa: Any = pyarrow
+parquet: Any = pyarrow.parquet
+SCHEMA = {
+    "type": "struct",
+    "fields": [{"name": "offset", "type": "long", "nullable": True, "metadata": {}}],
+}
+COMMITS = 45
+
+
+def add(log: TableLog, directory: TableDirectory, folder: Path, number: int) -> None:
+    """Commit a file with one row."""
+    path = f"{log.data_prefix}{number + 1:08}-x-0000.parquet"
+    (folder / path).parent.mkdir(exist_ok=True)
+    parquet.write_table(pa.table({"offset": pa.array([number], pa.int64())}), folder / path)
+    file = read_footer(directory._fs, str(folder), path, (folder / path).stat().st_size)
+    base = log.load()
+    state = base.state if base else TableState(TableDefinition("t"))
+    partitions = {0: CoveredPartition(0, number + 1)}
+    log.commit(
+        base, TableChange(state.next(partitions=partitions, rows=number + 1), SCHEMA, [file])
+    )
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg", "parquet"])
+def test_many_commits_leave_every_row_and_a_bounded_log(
+    format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(iceberg_log, "_MOST_SNAPSHOTS", 5)
+    directory = TableDirectory(str(tmp_path))
+    log = open_log(directory, format)
+    for number in range(COMMITS):
+        add(log, directory, tmp_path, number)
+        if number % 10 == 9:
+            log.expire(0)
+    log.expire(0)
+
+    snapshot = log.load()
+    assert snapshot is not None
+    assert snapshot.state.ends == {0: COMMITS}
+    assert total_rows(log.files()) == COMMITS
+    if format == "iceberg":
+        table = StaticTable.from_metadata(str(tmp_path))
+        assert sorted(table.scan().to_arrow()["offset"].to_pylist()) == list(range(COMMITS))
+        assert len(table.snapshots()) <= 5
+        assert len(list(tmp_path.glob("metadata/v*.metadata.json"))) <= 7
+        newest = table.current_snapshot()
+        assert newest is not None
+        assert len(newest.manifests(table.io)) < COMMITS
+        (tmp_path / "metadata/version-hint.text").unlink()
+        assert log.load() == snapshot
+
+
+def files(*sizes: int, day: str = "1") -> list[TableFile]:
+    return [TableFile(f"{n}", size, 1, {"day": day}) for n, size in enumerate(sizes)]
+
+
+def test_files_of_a_size_are_merged_up_to_the_target() -> None:
+    assert decide_merges(files(*[10] * (FILES_OF_A_TIER - 1)), 1000) == []
+    [merged] = decide_merges(files(*[10] * FILES_OF_A_TIER), 1000)
+    assert len(merged) == FILES_OF_A_TIER
+    [bounded] = decide_merges(files(*[300] * FILES_OF_A_TIER), 1000)
+    assert len(bounded) == 3
+    assert decide_merges(files(*[500] * 20), 1000) == []
+
+
+def test_files_of_other_directories_or_other_sizes_are_not_merged() -> None:
+    assert decide_merges([*files(*[10] * 4), *files(*[10] * 4, day="2")], 1000) == []
+    assert decide_merges(files(*[10] * 4, *[400] * 4), 1000) == []
+
+
+def test_a_run_deletes_files_of_unfinished_steps_and_those_that_a_commit_replaced(
+    tmp_path: Path,
+) -> None:
+    directory = TableDirectory(str(tmp_path))
+    log = open_log(directory, "parquet")
+    for number in range(2):
+        add(log, directory, tmp_path, number)
+    old, new = log.files()
+    (tmp_path / "00000009-x-0000.parquet").write_bytes(b"")
+    (tmp_path / "mine.parquet").write_bytes(b"")
+    assert directory.remove_uncommitted(2) == 1
+    assert directory.remove_uncommitted(2, {new.path}) == 1
+    assert {each.name for each in tmp_path.glob("*.parquet")} == {new.path, "mine.parquet"}
+    assert not (tmp_path / old.path).exists()
+
+
+def test_each_run_stages_files_in_a_directory_of_its_own(tmp_path: Path) -> None:
+    one, other = TableDirectory(str(tmp_path)), TableDirectory(str(tmp_path))
+    assert one.staging_uri != other.staging_uri
+    late = tmp_path / "_staging" / one.staging_uri.rpartition("/")[2] / "part.parquet"
+    late.parent.mkdir(parents=True)
+    late.write_bytes(b"")
+    assert other.staged() == []
+    other.clear_staging()
+    assert not late.exists()
