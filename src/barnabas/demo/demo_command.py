@@ -70,8 +70,7 @@ def _check_installed() -> None:
     ]
     if missing:
         raise CommandFailed(
-            f"the demo needs {' and '.join(missing)}: run"
-            " pip install 'barnabas[spark]'"
+            f"the demo needs {' and '.join(missing)}: run pip install 'barnabas[spark]'"
         )
 
 
