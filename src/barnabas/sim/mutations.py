@@ -29,6 +29,7 @@ from barnabas.sim.world.seed_settings import SeedSettings, settings_of
 FIRST_SEED: Final = 1
 MOST_SEEDS: Final = 10
 FAULTS_S: Final = 30.0
+ACLS_S: Final = 10.0
 _MOST_TOLD: Final = 3
 
 
@@ -49,7 +50,7 @@ class Mutation:
         """Run one seed without the safeguard, or with it."""
         safeguards = IN_FORCE if in_force else replace(IN_FORCE, **{self.safeguard: False})
         if self.has_acls:
-            return run_with_acls(_setting(seed), safeguards, self.kinds)
+            return run_with_acls(replace(_setting(seed), duration_s=ACLS_S), safeguards, self.kinds)
         return run(_setting(seed), safeguards, self.kinds)
 
 
