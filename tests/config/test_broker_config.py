@@ -119,6 +119,13 @@ def test_a_property_of_one_listener_is_known_by_its_base() -> None:
         ({"max.connections.per.ip.overrides": "a:b"}, "max.connections.per.ip.overrides"),
         ({"connections.max.idle.ms": "100"}, "delay.ms=100 should always be less than"),
         ({"listeners": "SSL://:1"}, "inter.broker.listener.name must be a listener name"),
+        (
+            {
+                "inter.broker.listener.name": "PLAINTEXT",
+                "security.inter.broker.protocol": "PLAINTEXT",
+            },
+            "Only one of inter.broker.listener.name and security.inter.broker.protocol",
+        ),
         ({"listeners": "PLAINTEXT://0.0.0.0:1"}, "nonroutable meta-address 0.0.0.0"),
         ({"advertised.listeners": ""}, "at least one broker advertised listener"),
         ({"advertised.listeners": "PLAINTEXT://a:1,SSL://a:1"}, "equal to or a subset"),
@@ -138,7 +145,7 @@ def test_listeners_are_advertised_unless_others_are_set() -> None:
     assert behind.advertised() == [Listener("PLAINTEXT", "example.org", 80, "PLAINTEXT")]
 
 
-def test_a_listener_by_another_name_can_be_the_inter_broker_one() -> None:
+def test_s1_a_listener_by_another_name_can_be_the_inter_broker_one() -> None:
     given = config(
         listeners="INSIDE://:1,OUTSIDE://:2",
         listener_security_protocol_map="INSIDE:PLAINTEXT,OUTSIDE:SSL",

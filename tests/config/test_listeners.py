@@ -8,7 +8,7 @@ from barnabas.config.listeners import Listener, parse_listeners, parse_protocol_
 PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "INSIDE": "SASL_SSL"}
 
 
-def test_names_hosts_ports_and_protocols_are_parsed() -> None:
+def test_s1_names_hosts_ports_and_protocols_are_parsed() -> None:
     text = "plaintext://:9092, SSL://example.org:9093 ,INSIDE://[::1]:0"
     assert parse_listeners(text, PROTOCOLS) == [
         Listener("PLAINTEXT", "", 9092, "PLAINTEXT"),

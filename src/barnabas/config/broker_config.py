@@ -181,8 +181,11 @@ class BrokerConfig:
         return parse_listeners(text, self._protocols(), distinct_ports=False)
 
     def inter_broker_listener_name(self) -> builtins.str:
-        name = self.optional_str("inter.broker.listener.name")
-        return (name or self.str("security.inter.broker.protocol")).upper()
+        """Raises ConfigError, if both properties that can say it do."""
+        name, protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
+        if self.optional_str(name) and protocol in self._static:
+            raise ConfigError(f"Only one of {name} and {protocol} should be set.")
+        return (self.optional_str(name) or self.str(protocol)).upper()
 
     def of_listener(self, name: builtins.str) -> ListenerValues:
         """The security properties of one listener."""

@@ -35,6 +35,7 @@ from barnabas.sim.world.seed_settings import SeedSettings, settings_of
 FIRST_SEED: Final = 1
 MOST_SEEDS: Final = 10
 FAULTS_S: Final = 30.0
+ACLS_S: Final = 10.0
 _MOST_TOLD: Final = 3
 
 
@@ -72,7 +73,7 @@ class Mutation:
         safeguards = IN_FORCE if in_force else replace(IN_FORCE, **{self.safeguard: False})
         setting = _setting(seed, faults_s, self.clients)
         if self.has_acls:
-            return run_with_acls(setting, safeguards, self.kinds)
+            return run_with_acls(replace(setting, duration_s=ACLS_S), safeguards, self.kinds)
         return run(setting, safeguards, self.kinds)
 
 

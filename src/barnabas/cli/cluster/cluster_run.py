@@ -72,7 +72,9 @@ async def _run(
     with ThreadPoolExecutor(1) as one_thread:
         own = None
         if zookeeper is None:
-            own = ClusterZooKeeper(directory, ThreadOffload(one_thread), restart=restart, say=_say)
+            own = ClusterZooKeeper(
+                directory, ThreadOffload(one_thread), restart=restart, say=_say, security=security
+            )
         cluster = _Cluster(Supervisor(files, restart=restart, say=_say), own, security)
         signals = _Signals(cluster.supervisor)
         try:
@@ -147,10 +149,13 @@ class _Cluster:
             zookeeper = self._zookeeper.address
         assert zookeeper is not None
         security = self._security
+        is_own = self._zookeeper is not None
         secured = {} if security is None else security.of_brokers()
+        if security is not None and is_own:
+            secured |= security.of_tree()
         settings = ClusterSettings(len(files), zookeeper, overrides, secured)
         if security is not None:
-            await security.store_users(zookeeper)
+            await security.store_users(zookeeper, is_own=is_own)
             security.write_clients([each.address for each in files])
         for each in files:
             each.write(settings)

@@ -18,8 +18,10 @@ _MECHANISM: Final = "SCRAM-SHA-512"
 _MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
 _ITERATIONS: Final = 4096
+_DIGEST: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
 ADMIN: Final = "admin"
 BROKER: Final = "broker"
+ZOOKEEPER: Final = "zookeeper"  # the password of the brokers with their own ZooKeeper
 
 
 class ClusterSecurity(NamedTuple):
@@ -28,6 +30,7 @@ class ClusterSecurity(NamedTuple):
     directory: Path
     admin_password: str
     broker_password: str
+    zookeeper_password: str
 
     @classmethod
     def prepare(cls, cluster: Path) -> "ClusterSecurity":
@@ -40,11 +43,11 @@ class ClusterSecurity(NamedTuple):
         if not (directory / "broker.pem").exists():
             authority.issue("broker", ["localhost", "127.0.0.1", "::1"])
         users = directory / "users.properties"
-        if not users.exists():
-            passwords = {user: Random().uuid().hex for user in (ADMIN, BROKER)}
-            write_private(users, format_properties(passwords))
-        found = read_properties(users)
-        return cls(directory, found[ADMIN], found[BROKER])
+        found = read_properties(users) if users.exists() else {}
+        made = {user: Random().uuid().hex for user in (ADMIN, BROKER, ZOOKEEPER)} | found
+        if made != found:
+            write_private(users, format_properties(made))
+        return cls(directory, made[ADMIN], made[BROKER], made[ZOOKEEPER])
 
     @property
     def client_properties(self) -> Path:
@@ -53,6 +56,22 @@ class ClusterSecurity(NamedTuple):
     @property
     def client_librdkafka(self) -> Path:
         return self.directory.parent / "client.librdkafka"
+
+    def of_zookeeper(self) -> tuple[list[str], list[str]]:
+        """The settings and Java options of a ZooKeeper server that knows the brokers."""
+        file = self.directory / "zookeeper.jaas"
+        login = jaas_text(_DIGEST, {f"user_{BROKER}": self.zookeeper_password})
+        write_private(file, f"Server {{\n  {login}\n}};\n")
+        provider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+        return [f"authProvider.1={provider}"], [f"-Djava.security.auth.login.config={file}"]
+
+    def of_tree(self) -> dict[str, str]:
+        """The properties of brokers whose ZooKeeper is `of_zookeeper`."""
+        login = {"username": BROKER, "password": self.zookeeper_password}
+        return {
+            "barnabas.zookeeper.sasl.jaas.config": jaas_text(_DIGEST, login),
+            "zookeeper.set.acl": "true",
+        }
 
     def of_brokers(self) -> dict[str, str]:
         """The properties of each broker."""
@@ -99,16 +118,24 @@ class ClusterSecurity(NamedTuple):
         lines = "".join(f"{key}={value}\n" for key, value in librdkafka.items())
         write_private(self.client_librdkafka, lines)
 
-    async def store_users(self, zookeeper: str) -> None:
-        """Write the users to the tree: brokers authenticate with them before any serves."""
+    async def store_users(self, zookeeper: str, *, is_own: bool) -> None:
+        """Write the users to the tree: brokers authenticate with them before any serves.
+
+        A tree of our own protects them: only brokers read them.
+        """
         from barnabas.client.scram import HASHES, salted_password
         from barnabas.security.scram_credentials import credential_of, credential_text
         from barnabas.znodes import layout, paths
         from barnabas.znodes.tree import NodeExists
         from barnabas.znodes.zookeeper import zookeeper_tree
+        from barnabas.znodes.zookeeper.zookeeper_security import OPEN, ZooKeeperSecurity
 
+        own = ZooKeeperSecurity(None, BROKER, self.zookeeper_password, set_acl=True)
         session = await zookeeper_tree.connect(
-            zookeeper, session_timeout_ms=10_000, connection_timeout_ms=20_000
+            zookeeper,
+            session_timeout_ms=10_000,
+            connection_timeout_ms=20_000,
+            security=own if is_own else OPEN,
         )
         try:
             for user, password in ((ADMIN, self.admin_password), (BROKER, self.broker_password)):

@@ -7,6 +7,7 @@ from typing import Final
 from barnabas.base.errors import ConfigError
 from barnabas.base.offload import Offload
 from barnabas.cli.cluster.cluster_dir import ClusterDir
+from barnabas.cli.cluster.cluster_security import ClusterSecurity
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
 
@@ -21,9 +22,16 @@ class ClusterZooKeeper:
     """
 
     def __init__(
-        self, directory: ClusterDir, offload: Offload, *, restart: bool, say: Callable[[str], None]
+        self,
+        directory: ClusterDir,
+        offload: Offload,
+        *,
+        restart: bool,
+        say: Callable[[str], None],
+        security: ClusterSecurity | None = None,
     ) -> None:
-        self._server = ZooKeeperServer(directory.zookeeper)
+        settings, options = ([], []) if security is None else security.of_zookeeper()
+        self._server = ZooKeeperServer(directory.zookeeper, settings=settings, java_options=options)
         self._pid_file = directory.zookeeper_pid
         self._offload = offload
         self._restart = restart

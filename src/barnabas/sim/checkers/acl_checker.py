@@ -8,10 +8,7 @@ NOTIFIED_WITHIN_S: Final = 2.0
 
 
 class RightsChecker:
-    """The rights of one client, and the requests that were served under them.
-
-    Watches  ACL-1
-    """
+    """The rights of one client, and the requests that were served under them. Watches ACL-1."""
 
     def __init__(self, on_broken: Callable[[str], None]) -> None:
         self._on_broken = on_broken

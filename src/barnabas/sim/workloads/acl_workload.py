@@ -29,7 +29,7 @@ _READ, _WRITE, _ALL = 3, 4, 2
 _TOPIC, _LITERAL, _DENY, _ALLOW = 2, 3, 2, 3
 _REFUSED: Final = ErrorCode.topic_authorization_failed
 _PRODUCE_VERSION: Final = NEWEST[ApiKey.PRODUCE]
-_REQUESTS_BETWEEN_CHANGES: Final = 60
+_REQUESTS_BETWEEN_CHANGES: Final = (30, 70)
 _PAUSE_S: Final = 0.05
 
 
@@ -59,7 +59,8 @@ class AclWorkload:
 
     async def _use(self, operation: int) -> None:
         send = self._fetch if operation == _READ else self._produce
-        for _ in range(1 + self._random.below(_REQUESTS_BETWEEN_CHANGES)):
+        least, most = _REQUESTS_BETWEEN_CHANGES
+        for _ in range(least + self._random.below(most - least)):
             await asyncio.sleep(_PAUSE_S)
             began = _now()
             try:
