@@ -1,11 +1,13 @@
 """The parts of the demo, without a cluster: ledger, claims and plots."""
 
+import json
 import signal
 import subprocess
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,14 +17,17 @@ import pytest
 from barnabas.base.clock import machine_stopwatch
 from barnabas.base.ports import free_port
 from barnabas.demo.demo_cluster import DemoCluster
-from barnabas.demo.demo_pipeline import LiveQuery
+from barnabas.demo.demo_pipeline import REVENUE, LiveQuery
 from barnabas.demo.demo_proof import Logged, counted, decide_claims, decide_same_bytes
 from barnabas.demo.demo_report import Events, failover_gap, write_report
-from barnabas.demo.demo_results import Freshness
+from barnabas.demo.demo_results import Freshness, LiveResults
 from barnabas.demo.demo_sales import Gap, Ledger, Till, Total
-from barnabas.demo.demo_table import DemoTable
+from barnabas.demo.demo_table import DemoTable, read_table
 from barnabas.demo.shop import Order, Shop
 from barnabas.spark.table.table_audit import TableAudit
+from tests.spark.conftest import create_topic, produce
+from tests.support.broker import BrokerProcess
+from tests.support.cluster import until
 
 ORDERS = list(islice(Shop(50, 3).orders(), 400))
 
@@ -194,6 +199,41 @@ def table_of(ledger: Ledger, problems: list[str]) -> DemoTable:
     rows = [(0, 7, 12, "books")]
     columns = ("partition", "offset", "order", "category")
     return DemoTable(Path("orders"), audit, counted(rows_of(ledger)), columns, rows)
+
+
+def test_the_table_is_summed_up_without_the_opening_message(ledger: Ledger, tmp_path: Path) -> None:
+    rows = [Shop(50, 3).opening(), *ORDERS]
+    columns = {
+        "partition": [0] * len(rows),
+        "offset": list(range(len(rows))),
+        "order": [each.number for each in rows],
+        "time": [each.time for each in rows],
+        "category": [each.category for each in rows],
+        "cents": [each.cents for each in rows],
+    }
+    import_module("deltalake").write_deltalake(
+        str(tmp_path / "orders"), import_module("pyarrow").table(columns)
+    )
+    table = read_table(tmp_path / "orders", TableAudit(401, 401, [], []))
+    assert (table.revenue.revenue, table.revenue.twice) == (ledger.revenue, 0)
+    assert table.columns == tuple(columns)
+    assert [row[2] for row in table.first] == [0, 1, 2, 3, 4]
+
+
+def test_the_latest_result_of_each_key_counts(broker: BrokerProcess) -> None:
+    create_topic(broker.bootstrap, REVENUE)
+    seen: list[int] = []
+    results = LiveResults(broker.bootstrap, 1, seen.append)
+    thread = threading.Thread(target=results.follow)
+    thread.start()
+    try:
+        for category, orders in (("opening", 1), ("books", 2), ("games", 3), ("books", 7)):
+            value = json.dumps({"category": category, "orders": orders}).encode()
+            produce(broker.bootstrap, REVENUE, [{"key": category.encode(), "value": value}])
+        until(lambda: seen[-1:] == [10], "the results to count ten orders")
+    finally:
+        results.close()
+        thread.join()
 
 
 def test_a_table_that_differs_from_the_log_refutes_the_claim(ledger: Ledger) -> None:

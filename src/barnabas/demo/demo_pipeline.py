@@ -46,9 +46,10 @@ def start_query(spark: "SparkSession", bootstrap: str, checkpoint: Path) -> Stre
         .agg(counted("*").alias("orders"), added("order.cents").alias("cents"))
         .withColumn("minute", col("window.start"))
     )
+    key = concat_ws(" ", col("minute").cast("string"), "category")
     result = to_json(struct("minute", "category", "orders", "cents"))
     return (
-        revenue.select(concat_ws(" ", "minute", "category").alias("key"), result.alias("value"))
+        revenue.select(key.alias("key"), result.alias("value"))
         .writeStream.format("barnabas")
         .options(**servers, topic=REVENUE, exactlyOnce="true")
         .option("checkpointLocation", str(checkpoint))

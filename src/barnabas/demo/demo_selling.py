@@ -16,6 +16,7 @@ from barnabas.demo.demo_watch import PARTITIONS, ClusterWatch
 KILLED_AT: Final = 0.35
 LAUNCHED_AT: Final = 0.6
 _LOOK_EVERY_S: Final = 0.1
+_RESULTS_WITHIN_S: Final = 60.0  # what is missing after that, the proof reports
 
 Say = Callable[[str], None]
 Show = Callable[[int, Freshness], None]
@@ -57,11 +58,17 @@ class Selling:
                 threads.submit(self._results.follow)
                 running.add(threads.submit(self._sell, seconds))
                 running.add(threads.submit(self._kill_and_return, seconds))
-                while running or self.freshness.counted < self._till.ledger.acknowledged:
+                patience = _RESULTS_WITHIN_S
+                while running or (self._is_behind and patience > 0):
                     running = _still_running(running)
+                    patience -= 0.0 if running else _LOOK_EVERY_S
                     self._look(show)
             finally:
                 self._stop()
+
+    @property
+    def _is_behind(self) -> bool:
+        return self.freshness.counted < self._till.ledger.acknowledged
 
     def _sell(self, seconds: int) -> None:
         self._till.sell(seconds)

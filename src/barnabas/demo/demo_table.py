@@ -46,12 +46,11 @@ def write_table(spark: "SparkSession", bootstrap: str, path: Path) -> DemoTable:
     values = {"value.format": "json", "value.schema": ORDER_FIELDS}
     options = source_options(bootstrap, None)
     cluster, directory = ClusterClients(bootstrap, None), TableDirectory(str(path))
-    log = open_log(directory, FORMAT)
-    writer = TableWriter(
-        cluster, directory, log, TableSpec(TableDefinition(ORDERS, values), options)
-    )
-    while unless_late(lambda: writer.step(spark)) is not None:
-        pass
+    log, wanted = open_log(directory, FORMAT), TableSpec(TableDefinition(ORDERS, values), options)
+    with directory.locked():
+        writer = TableWriter(cluster, directory, log, wanted)
+        while unless_late(lambda: writer.step(spark)) is not None:
+            pass
     snapshot = writer.snapshot
     assert snapshot is not None, "the topic has the opening message at least"
     audit = unless_late(lambda: audit_table(spark, cluster, options, directory, log, snapshot))
