@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+from barnabas.bench.sparkconnector_jars import Connector, NoConnector
 
 from barnabas.bench import spark_bench as section
 from barnabas.bench.bench_plan import SMOKE, Bench
 from barnabas.bench.spark_bench import OURS, THEIRS, Measured
-from barnabas.bench.spark_connector import Connector, NoConnector
 
 
 def measured(*formats: str) -> Measured:
@@ -31,7 +31,7 @@ def test_without_the_connector_only_our_figures_are_shown(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(section, "connector", missing)
 
-    jars, note = section._connector()
+    jars, note = section.connector_jars()
     read, _, written, _ = section._rows(1024, measured(OURS))
 
     assert jars == ""
