@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from barnabas.bench.sparkconnector_jars import Connector, NoConnector
 
 from barnabas.bench import spark_bench as section
 from barnabas.bench.bench_plan import SMOKE, Bench
 from barnabas.bench.spark_bench import OURS, THEIRS, Measured
+from barnabas.bench.spark_connector import Connector, NoConnector
 
 
 def measured(*formats: str) -> Measured:
