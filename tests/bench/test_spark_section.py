@@ -31,7 +31,7 @@ def test_without_the_connector_only_our_figures_are_shown(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(section, "connector", missing)
 
-    jars, note = section._connector()
+    jars, note = section.connector_jars()
     read, _, written, _ = section._rows(1024, measured(OURS))
 
     assert jars == ""

@@ -61,7 +61,7 @@ def test_a_wrong_place_or_topic_gets_one_line(
     said = one_line(barnabas(*table, topic, "--to", "nowhere://there", *cluster))
     assert "nowhere://there" in said
     said = one_line(barnabas(*table, f"{topic}-not", "--to", tmp_path / "new", *cluster))
-    assert f"{topic}-not does not exist" in said
+    assert f"there is no topic {topic}-not" in said
     for command in (("audit", "--table"), ("replay", topic, "--to", "again", "--from-table")):
         said = one_line(barnabas("pipeline", *command, tmp_path / "empty", *cluster))
         assert "is not a table of a topic" in said

@@ -59,7 +59,7 @@ class FileWriter:
         seen = Observation(f"table-{sequence}-{Random().uuid()}")
         schema = rows.schema.jsonValue()
         by = list(self._partition_by)
-        if self._log.keeps_partition_columns:
+        if by and self._log.keeps_partition_columns:
             rows = rows.withColumns({f"{PARTITION_COPY}{name}": f.col(name) for name in by})
             by = [f"{PARTITION_COPY}{name}" for name in by]
         rows = rows.coalesce(tasks)
