@@ -58,13 +58,15 @@ def brokers(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[dict[str, Either]]
 
 
 @pytest.fixture
-def helper(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[BrokerProcess]:
+def neighbour(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[BrokerProcess]:
     """A second broker, of ours; it does not run."""
-    (tmp_path / "helper").mkdir()
+    (tmp_path / "neighbour").mkdir()
     settings = [f"{key}={value}" for key, value in BOTH.items()]
-    helper = BrokerProcess(tmp_path / "helper", settings, node_id=1, zookeeper=zookeeper.address)
-    yield helper
-    helper.close()
+    neighbour = BrokerProcess(
+        tmp_path / "neighbour", settings, node_id=1, zookeeper=zookeeper.address
+    )
+    yield neighbour
+    neighbour.close()
 
 
 def producer_of(broker: Either, name: str, timeout_ms: int = 60_000) -> Producer:
@@ -147,7 +149,7 @@ def test_the_next_broker_knows_every_transaction_and_ends_the_open_ones(
 def test_the_next_broker_sends_the_markers_that_are_missing(
     zookeeper: ZooKeeper,
     brokers: dict[str, Either],
-    helper: BrokerProcess,
+    neighbour: BrokerProcess,
     offline: Barnabas,
     first: str,
     second: str,
@@ -157,19 +159,19 @@ def test_the_next_broker_sends_the_markers_that_are_missing(
     before, after = brokers[first], brokers[second]
     before.start()
     producer_of(before, "first").abort_transaction(30)  # creates the topic, while one broker is up
-    helper.start()
+    neighbour.start()
     each_leads_one = [[0], [1]]
     create_topics(before.bootstrap, {"payments": each_leads_one})
     commits, aborts = producer_of(before, "commits"), producer_of(before, "aborts")
     send(commits, 2, 3)
     send(aborts, 4, 5)
-    helper.kill()
+    neighbour.kill()
     commits.commit_transaction(30)
     aborts.abort_transaction(30)
     until(lambda: _prepared(states(offline, before)), "the outcomes")
     take_over(zookeeper, before, after, how)
     until(lambda: _prepared(states(offline, after)), lambda: str(states(offline, after)), 60)
-    helper.start()
+    neighbour.start()
     until(lambda: _settled(states(offline, after), "commits", "aborts"), "the markers", 60)
     assert read_committed(after.bootstrap, "payments") == [2, 3]
     successor = producer_of(after, "commits")

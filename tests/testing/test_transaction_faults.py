@@ -15,6 +15,7 @@ def values(kafka: Cluster, isolation: str = "read_committed") -> list[bytes]:
         {
             "bootstrap.servers": kafka.bootstrap_servers,
             "group.id": "g",
+            "enable.auto.commit": False,
             "isolation.level": isolation,
             "enable.partition.eof": True,
         }
