@@ -113,8 +113,7 @@ def check_installed() -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise CommandFailed(
-            f"the console needs {', '.join(missing)}: run"
-            " pip install 'barnabas[console]'"
+            f"the console needs {', '.join(missing)}: run pip install 'barnabas[console]'"
         )
 
 

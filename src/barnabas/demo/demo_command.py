@@ -65,8 +65,7 @@ def _check_installed() -> None:
     missing = [name for name in ("pyspark", "pyarrow", "matplotlib") if find_spec(name) is None]
     if missing:
         raise CommandFailed(
-            f"the demo needs {' and '.join(missing)}: run"
-            " pip install 'barnabas[spark]'"
+            f"the demo needs {' and '.join(missing)}: run pip install 'barnabas[spark]'"
         )
 
 

@@ -214,7 +214,6 @@ def _jars(patterns: Sequence[str]) -> list[str]:
     found = [sorted(folder.glob(pattern)) for pattern in patterns] if folder else []
     if not found or not all(found):
         raise ConfigError(
-            "a ZooKeeper server needs the jars of PySpark:"
-            ' run pip install "barnabas[spark]"'
+            'a ZooKeeper server needs the jars of PySpark: run pip install "barnabas[spark]"'
         )
     return [str(versions[-1]) for versions in found]
