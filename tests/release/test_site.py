@@ -19,15 +19,10 @@ HOW_TO = {
 }
 
 
-class _Loader(yaml.SafeLoader):
-    """Reads what the configuration names of Python as None."""
-
-
-_Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
-
-
 def navigation() -> dict[str, list[str]]:
-    config: dict[str, Any] = yaml.load(document("mkdocs.yml"), _Loader)
+    """The pages of each part. What comes before the navigation names functions of Python."""
+    _, nav, pages = document("mkdocs.yml").partition("\nnav:")
+    config: dict[str, Any] = yaml.safe_load(nav + pages)
     parts: dict[str, Any] = {name: of for part in config["nav"] for name, of in part.items()}
     return {
         name: [page for entry in of for page in entry.values()] if isinstance(of, list) else [of]

@@ -1,6 +1,8 @@
 """Upgrades: directories of earlier releases are opened, those of later ones are refused."""
 
+import re
 import shutil
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,11 +13,18 @@ from barnabas.znodes import layout
 from barnabas.znodes.embedded.journal import FILE, _line
 from barnabas.znodes.tree import MalformedZnode
 from tests.support.broker import BrokerProcess
-from tests.support.documents import ROOT
+from tests.support.documents import ROOT, document
+from tests.support.waiting import until
 
+# A node that is created, in the journal of the embedded tree.
+WRITE = re.compile(r'\["\+","(/[^"]+)","((?:[^"\\]|\\.)*)"')
 RELEASES = sorted((ROOT / "tests" / "golden").glob("barnabas-*"))
 # The group has been empty since the release: by default its offsets would expire.
-OVERRIDES = ("offsets.retention.minutes=1000000000", "group.initial.rebalance.delay.ms=0")
+OVERRIDES = (
+    "offsets.retention.minutes=1000000000",
+    "group.initial.rebalance.delay.ms=0",
+    "log.retention.ms=-1",
+)
 
 
 @pytest.fixture(params=RELEASES, ids=lambda path: path.name)
@@ -40,6 +49,39 @@ def test_a_directory_of_an_earlier_release_is_read_and_written(upgraded: BrokerP
     consumer.close()
     assert values == [*(f"order {n}".encode() for n in range(0, 20, 2)), b"after"]
     upgraded.stop()
+
+
+def test_only_committed_transactions_of_an_earlier_release_are_read(
+    upgraded: BrokerProcess,
+) -> None:
+    if not (upgraded.data / "payments-0").exists():
+        pytest.skip("a release without transactions")
+    upgraded.start()
+    consumer = Consumer({"bootstrap.servers": upgraded.bootstrap, "group.id": "read_committed"})
+    consumer.assign([TopicPartition("payments", 0, 0)])
+    assert [message.value() for message in consumer.consume(1, 30)] == [b"paid"]
+    until(lambda: consumer.position([TopicPartition("payments", 0)])[0].offset >= 1)
+    assert consumer.consume(1, 0.5) == []
+    consumer.close()
+    producer = Producer({"bootstrap.servers": upgraded.bootstrap, "transactional.id": "payments-1"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("payments", "paid again")
+    producer.commit_transaction(30)
+    upgraded.stop()
+
+
+def test_the_version_of_the_package_has_a_golden_directory() -> None:
+    version = tomllib.loads(document("pyproject.toml"))["project"]["version"]
+    assert f"barnabas-{version.rpartition('.')[0]}" in [path.name for path in RELEASES]
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.name)
+def test_every_znode_with_fields_has_a_version(release: Path) -> None:
+    written = WRITE.findall((release / FILE).read_text())
+    with_fields = {path: value for path, value in written if value.startswith("{")}
+    assert set(with_fields) >= {"/cluster/id", "/controller", "/brokers/topics/orders"}
+    assert [path for path, value in with_fields.items() if '\\"version\\"' not in value] == []
 
 
 def test_a_broker_refuses_a_log_directory_of_a_later_release(upgraded: BrokerProcess) -> None:

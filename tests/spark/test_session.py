@@ -58,7 +58,7 @@ def test_without_java_the_error_says_what_to_install(monkeypatch: pytest.MonkeyP
 def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with (
-        pytest.raises(CommandFailed, match=r"pip install '\.\[spark\]'"),
+        pytest.raises(CommandFailed, match=r"pip install 'barnabas\[spark\]'"),
         spark_session("mine", SparkPlace()),
     ):
         pass

@@ -88,9 +88,7 @@ def test_without_java_or_its_jars_the_error_says_what_to_install(
     server = ZooKeeperServer(tmp_path / "zk")
     with monkeypatch.context() as patched:
         patched.setattr("importlib.util.find_spec", lambda name: None)
-        with pytest.raises(
-            ConfigError, match=r"needs the jars of PySpark: .* \(pip install pyspark\)"
-        ):
+        with pytest.raises(ConfigError, match=r"needs the jars of PySpark: run pip install"):
             server.start()
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))

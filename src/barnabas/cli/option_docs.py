@@ -1,4 +1,4 @@
-"""The page of all commands and options: `python -m barnabas.cli.option_docs`; `make docs` uses it."""
+"""The page of all commands and options, for `make docs`: `python -m barnabas.cli.option_docs`."""
 
 import sys
 from collections.abc import Iterator
