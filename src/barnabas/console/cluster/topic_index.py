@@ -144,7 +144,8 @@ def _count(
     """The replication factor, under-replicated and offline partitions; the position after them."""
     factor = under_replicated = offline = 0
     end = position
-    for start, replicas, in_sync, end in _spans(response, position, partitions):  # noqa: B007
+    for span in _spans(response, position, partitions):
+        start, replicas, in_sync, end = span
         offline += response[start + _LEADER] >= _NEGATIVE
         under_replicated += in_sync < replicas
         factor = max(factor, replicas)
