@@ -220,7 +220,7 @@ def test_it_works_below_the_path_of_a_proxy(proxied: Any, visit: Visit, topic: s
     page.get_by_role("link", name="Topics", exact=True).click()
     page.get_by_role("searchbox").fill(topic)
     page.get_by_role("link", name=topic, exact=True).click()
-    page.get_by_role("link", name="Actions").click()
+    page.get_by_role("link", name="Actions", exact=True).click()
     page.get_by_label("New total").fill("3")
     page.get_by_role("button", name="Add…").click()
     person.confirm("Add")
