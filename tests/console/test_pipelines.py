@@ -11,9 +11,9 @@ from tests.console.conftest import Visitor, running_console
 from tests.support.broker import BrokerProcess
 from tests.support.confluent_client import admin
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
 Visit = Callable[..., Visitor]
-SPARK_MS = 300_000
+SPARK_MS = 600_000
 
 
 def test_an_archive_is_started_seen_at_work_and_stopped(

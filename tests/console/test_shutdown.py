@@ -46,7 +46,7 @@ def local(tmp_path: Path) -> Iterator[LocalCluster]:
 def test_a_broker_is_shut_down_in_a_controlled_way_and_comes_back(
     visit: Visit, local: LocalCluster
 ) -> None:
-    person = visit(at=local)  # type: ignore[arg-type]  # - only its URL is used
+    person = visit(at=local)
     page = person.open("cluster", "Cluster")
     person.check()
     page.get_by_role("button", name="Shut down broker 2").click()

@@ -32,7 +32,7 @@ _PARTITION = struct.Struct(">hiii")
 _LEADER: Final = 6  # where a partition's leader is; its first byte has the sign
 _NEGATIVE: Final = 0x80
 _CONTINUES: Final = 0x80  # of a varint: another byte follows
-_NO_MORE: Final = b"\1\0"  # no offline replica, no tagged field
+_NO_MORE: Final = (1, 0)  # no offline replica, no tagged field
 _TOPIC_END: Final = 4  # authorized operations, which are not asked for
 _THROTTLE: Final = 4
 
@@ -144,7 +144,8 @@ def _count(
     """The replication factor, under-replicated and offline partitions; the position after them."""
     factor = under_replicated = offline = 0
     end = position
-    for start, replicas, in_sync, end in _spans(response, position, partitions):  # noqa: B007
+    for span in _spans(response, position, partitions):
+        start, replicas, in_sync, end = span
         offline += response[start + _LEADER] >= _NEGATIVE
         under_replicated += in_sync < replicas
         factor = max(factor, replicas)
@@ -164,7 +165,7 @@ def _spans(
         replicas = response[at]
         in_sync = response[at + 4 * replicas - 3] if 0 < replicas < _CONTINUES else 0
         end = at + 4 * (replicas + in_sync) - 4
-        if 0 < in_sync < _CONTINUES and response[end - 2 : end] == _NO_MORE:
+        if 0 < in_sync < _CONTINUES and (response[end - 2], response[end - 1]) == _NO_MORE:
             yield position, replicas - 1, in_sync - 1, end
         else:
             row, end = next(_partitions(response, position, 1))
