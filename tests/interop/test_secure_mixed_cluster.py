@@ -5,6 +5,7 @@ ZooKeeper is not available.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -115,7 +116,7 @@ class SecureMixed:
             return leaders == {0: OURS, 1: THEIRS}
 
         for broker in BOTH:
-            until(lambda broker=broker: is_known(broker), f"{topic} at {broker}")
+            until(partial(is_known, broker), f"{topic} at {broker}")
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +196,7 @@ def test_users_and_acls_that_one_kind_wrote_are_obeyed_by_the_other(
     mixed.command(writer, "users", "add", user, "-m", "SCRAM-SHA-512", "--password", secret)
     for broker in BOTH:
         login = mixed.login(broker, user, secret)
-        until(lambda login=login: can_log_in(login), f"{user} at {broker}")
+        until(partial(can_log_in, login), f"{user} at {broker}")
         assert not can_log_in(mixed.login(broker, user, "wrong"))
 
     def outcomes() -> list[str | None]:
@@ -220,7 +221,7 @@ def test_quotas_that_one_kind_wrote_throttle_at_both(
     mixed.command(writer, "quotas", "set", "--client-id", name, "producer_byte_rate=2000")
     for partition in (0, 1):
         until(
-            lambda partition=partition: is_throttled(mixed.login(OURS), name, topic, partition),
+            partial(is_throttled, mixed.login(OURS), name, topic, partition),
             f"the broker that leads {partition} to throttle",
         )
 

@@ -16,7 +16,7 @@ from tests.support.apache_kafka import apache_kafka
 from tests.support.logins import Login, java
 from tests.support.secure_broker import SecureBroker, secure_broker
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 ACLS: Final = "kafka.admin.AclCommand"
 CONFIGS: Final = "kafka.admin.ConfigCommand"

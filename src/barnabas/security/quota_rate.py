@@ -31,15 +31,14 @@ class Rate:
         samples[-1][1] += value
         self.total += value
 
-    def add(self, value: float) -> None:
-        """Record in the current window, which the caller knows to last."""
-        self._samples[-1][1] += value
-        self.total += value
+    def current_window(self, now: float) -> tuple[list[float], float]:
+        """The sample of the current window, which begins now if there is none, and its end.
 
-    def window_end(self, now: float) -> float:
-        """The end of the current window, which begins now if there is none."""
+        Until then `total` and the second item of the sample may be added to.
+        """
         self.record(0.0, now)
-        return self._samples[-1][0] + self._window_s
+        sample = self._samples[-1]
+        return sample, sample[0] + self._window_s
 
     @property
     def least_elapsed(self) -> float:
@@ -77,11 +76,12 @@ class Meter:
     recorded.
     """
 
-    __slots__ = ("_bound", "_spare", "_spare_until", "rate")
+    __slots__ = ("_bound", "_sample", "_spare", "_spare_until", "rate")
 
     def __init__(self, bound: float, windows: int = WINDOWS, window_s: float = WINDOW_S) -> None:
         self._bound = bound
         self.rate = Rate(windows, window_s)
+        self._sample = [0.0, 0.0]
         self._spare = 0.0
         self._spare_until = -math.inf
 
@@ -103,13 +103,14 @@ class Meter:
     def has_spare(self, value: float, now: float) -> bool:
         """True if so much more cannot exceed the bound; False if it may, and `record` decides."""
         if now >= self._spare_until:
-            self._spare_until = self.rate.window_end(now)
+            self._sample, self._spare_until = self.rate.current_window(now)
             self._spare = self._bound * self.rate.least_elapsed - self.rate.total
         return value <= self._spare
 
     def spend(self, value: float) -> None:
         """Record at the time of the last `has_spare`."""
-        self.rate.add(value)
+        self._sample[1] += value
+        self.rate.total += value
         self._spare -= value
 
     def throttle_ms(self, now: float) -> int:

@@ -328,7 +328,7 @@ def _names(case: "Case") -> str:
 def _cases(
     words: Sequence[str],
     effort: "Effort",
-    protocol: str,
+    protocol: str = "",
     several: "ClientRun | None" = None,
     *,
     bootstrap: bool,
