@@ -163,6 +163,19 @@ def test_markers_of_a_past_epoch_or_coordinator_are_fenced(tmp_path: Path) -> No
     with_broker(tmp_path, scenario)
 
 
+def test_a_marker_is_flushed_before_it_is_answered_if_each_record_is(tmp_path: Path) -> None:
+    """A leader that lost power would otherwise come back without the outcome."""
+
+    async def scenario(insight: Insight) -> None:
+        await insight.create("t", flush_messages="1")
+        client = await insight.connect()
+        assert codes(await client.ask(markers(("t", 0)))) == [ErrorCode.none]
+        log = insight.leader("t").log
+        assert (log.log_end_offset, log.unflushed_messages) == (1, 0)
+
+    with_broker(tmp_path, scenario)
+
+
 def test_a_marker_without_data_moves_no_last_stable_offset(tmp_path: Path) -> None:
     """T26: no entry in the index, but epoch, coordinator epoch and timestamp are kept."""
 

@@ -24,12 +24,12 @@ class Summary:
     """The totals of all runs so far."""
 
     seeds: int = 0
-    transactional: int = 0  # seeds with transactions
     operations: int = 0
     simulated_s: float = 0.0
     elapsed_s: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
     failing: list[Report] = field(default_factory=list)
+    transactional: int = 0  # seeds with transactions
 
     @property
     def simulated_hours_per_minute(self) -> float:

@@ -72,14 +72,14 @@ def test_a_client_that_does_not_read_makes_the_broker_buffer_little(
     with connected(broker) as warm:
         warm.sendall(fetch(topic, PARTITION_BYTES))
         assert read_response(warm) > PARTITION_BYTES // 2
-    before = _resident(broker.process.pid)
+    before = resident(broker.process.pid)
     with connected(broker) as lazy:
         lazy.sendall(fetch(topic, PARTITION_BYTES) * FETCHES)  # 1.6 GB of responses
         round_trip(alice(broker))  # meanwhile others are served
-        assert _resident(broker.process.pid) - before < 64 * MB
+        assert resident(broker.process.pid) - before < 64 * MB
         for _ in range(5):
             assert read_response(lazy) > PARTITION_BYTES // 2
-        assert _resident(broker.process.pid) - before < 64 * MB
+        assert resident(broker.process.pid) - before < 64 * MB
 
 
 def test_a_client_that_closes_its_half_ends_the_connection_and_nothing_else(
@@ -105,12 +105,12 @@ def test_an_idle_connection_over_tls_costs_less_than_96_kb(start_secure: StartBr
     with ExitStack() as stack:
         for _ in range(20):  # what the first ones cost is not theirs
             stack.enter_context(connected(broker)).sendall(API_VERSIONS)
-        before = _resident(broker.process.pid)
+        before = resident(broker.process.pid)
         for _ in range(count):
             sock = stack.enter_context(connected(broker))
             sock.sendall(API_VERSIONS)
             assert received(sock)
-        assert (_resident(broker.process.pid) - before) / count < 96 * 1024
+        assert (resident(broker.process.pid) - before) / count < 96 * 1024
 
 
 @pytest.mark.long

@@ -34,12 +34,14 @@ class LeaderWriter:
         leader = self._replicas.leader(*partition)
         leader.check_in_sync()
         end = leader.append(batch, now_ms, guard=guard, from_client=False).end
+        _flush_if_asked(leader.log, now_ms)
         self._delayed.on_append(leader)
         return end
 
     def append_marker(self, partition: TopicPartition, end: TransactionEnd, now_ms: int) -> Offset:
         leader = self._replicas.leader(*partition)
         appended = leader.append_marker(*end[:3], now_ms, end.transaction_version)
+        _flush_if_asked(leader.log, now_ms)
         self._delayed.on_append(leader)
         return appended.end
 
@@ -61,6 +63,18 @@ class LeaderWriter:
             return
         committed = _DelayedCommit(Awaited(leader, end), self._replicas, done)
         self._delayed.produces.try_complete_else_watch(committed, [partition], timeout_ms)
+
+
+def _flush_if_asked(log: Log, now_ms: int) -> None:
+    """Flush as `flush.messages` demands, before followers have the records; blocks, as in Kafka.
+
+    A commit counts on this replica, too: a marker is sent, an answer given, when followers alone
+    have flushed.
+
+    Raises  DiskFault
+    """
+    if log.unflushed_messages >= log.config.flush_messages:
+        log.flush(now_ms)
 
 
 class _DelayedCommit(DelayedOperation):
