@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from barnabas.security.certificate_authority import CertificateAuthority
 from tests.server.security.conftest import SecureBroker, StartBroker
 from tests.server.security.test_sasl import SOON, frame, received, round_trip, text
-from tests.server.security.test_tls import _resident, alice
+from tests.server.security.test_tls import alice, resident
 from tests.support.waiting import until
 
 MB = 1024 * 1024
