@@ -58,7 +58,7 @@ class Story:
         lines = [line.rstrip() for line in self._capfd.readouterr().out.splitlines()]
         start = next(n for n, line in enumerate(lines) if line.startswith("partition "))
         table = "\n".join(lines[start : start + 1 + len(EACH_LEADS)])
-        assert f"```\n{table}\n```" in PAGE.read_text(), table
+        assert f"```text\n{table}\n```" in PAGE.read_text(), table
 
 
 def test_leaderships_return_to_two_brokers_that_died_and_restarted(

@@ -14,7 +14,7 @@ OTHERS: Final = [name for name in MUTATIONS if name not in TRANSACTIONAL]
 # A seed that breaks a law without the safeguard, and for how many seconds it has faults.
 KNOWN: Final = {
     "producer_epoch_fence": (4, 6.0),
-    "verification_guard": (4, 8.0),
+    "verification_guard": (8, 8.0),
     "coordinator_epoch_fence": (8, 8.0),
     "replicate_before_answer": (3, 5.0),
     "last_stable_offset_bound": (1, 1.5),

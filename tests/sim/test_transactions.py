@@ -12,9 +12,9 @@ from barnabas.sim.world.seed_settings import SeedSettings, settings_of
 
 # A late EndTxn of these seeds ends a later transaction, if transactions share an epoch.
 HOLE_SEEDS: Final = (
-    3,
-    pytest.param(2, marks=pytest.mark.long),
-    pytest.param(6, marks=pytest.mark.long),
+    1,
+    pytest.param(4, marks=pytest.mark.long),
+    pytest.param(5, marks=pytest.mark.long),
 )
 SHARED_EPOCH, EPOCH_EACH = 0, 2  # transaction.version
 

@@ -6,13 +6,18 @@ buffer. The client takes that for a broken network and connects again and again.
 
 import logging
 import ssl
+from typing import Final
 
 log = logging.getLogger("barnabas.tls")
+
+# Reasons of OpenSSL for bytes that are not TLS: there is no alert to send.
+_NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST"})
 
 
 class AlertingObject(ssl.SSLObject):
     """A server's side of TLS. A failed handshake asks for more input first, so that the loop sends
-    the alert; it fails when the client answers, closes, or takes too long.
+    the alert; it fails when the client answers, closes, or takes too long. A client that does not
+    speak TLS is refused at once.
     """
 
     _failure: ssl.SSLError | None = None
@@ -25,6 +30,8 @@ class AlertingObject(ssl.SSLObject):
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise
         except ssl.SSLError as failure:
+            if failure.reason in _NOT_TLS:
+                raise
             self._failure = failure
-            log.info("TLS handshake failed: %s", failure.reason or failure)
+            log.debug("TLS handshake failed: %s", failure.reason or failure)
             raise ssl.SSLWantReadError from None

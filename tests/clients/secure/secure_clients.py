@@ -56,7 +56,7 @@ class Librdkafka:
 
     def is_refused(self, login: Login) -> bool:
         names: set[str] = set()
-        callback: Any = lambda error: names.add(error.name())  # noqa: E731
+        callback: Any = lambda error: names.add(error.name())  # noqa: E731  # typed Any
         client = admin.AdminClient(confluent(login) | {"error_cb": callback})
         refusals = {"_AUTHENTICATION", "_SSL"}
         until(lambda: client.poll(0.05) or names & refusals, lambda: f"a refusal: {names}")
@@ -65,7 +65,7 @@ class Librdkafka:
         return True
 
 
-class _KafkaPythonToken(kafka.net.sasl.oauth.AbstractTokenProvider):  # type: ignore[misc]
+class _KafkaPythonToken(kafka.net.sasl.oauth.AbstractTokenProvider):  # type: ignore[misc]  # untyped
     def __init__(self, login: Login) -> None:
         super().__init__()
         self._login = login

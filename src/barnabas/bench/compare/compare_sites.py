@@ -119,7 +119,8 @@ class Site:
     bootstrap: str
     brokers: tuple[BrokerProcess, ...] = ()
     launched_at: float = 0.0  # of the same clock as time.perf_counter
-    login: Mapping[str, str] = field(default_factory=dict)  # librdkafka's settings, if it needs any
+    # librdkafka's settings, if it needs any
+    login: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def settings(self, **more: Any) -> dict[str, Any]:
         """The settings of a client."""
