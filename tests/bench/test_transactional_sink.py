@@ -55,7 +55,7 @@ def test_a_driver_that_returns_after_the_timeout_leaves_half_a_micro_batch(
 
 
 def is_open(broker: BrokerProcess, topic: str) -> bool:
-    """Whether the last stable offset is before the end of the log."""
+    """True if the last stable offset is before the end of the log."""
     stable, end = (
         plan(read_options(broker.bootstrap, topic, **level), Selection())
         for level in (COMMITTED, {})

@@ -72,7 +72,7 @@ def _measure(
     commit()
     taken.visible.append(time.perf_counter() - done)
     taken.seconds.append(time.perf_counter() - start)
-    # What was staged is in segments too small to be deleted yet.
+    # The staged records are in segments too small to be deleted yet.
     taken.bytes.append(_log_bytes(at) - before)
 
 

@@ -56,7 +56,10 @@ class Librdkafka:
 
     def is_refused(self, login: Login) -> bool:
         names: set[str] = set()
-        callback: Any = lambda error: names.add(error.name())  # noqa: E731  # typed Any
+
+        def callback(error: Any) -> None:
+            names.add(error.name())
+
         client = admin.AdminClient(confluent(login) | {"error_cb": callback})
         refusals = {"_AUTHENTICATION", "_SSL"}
         until(lambda: client.poll(0.05) or names & refusals, lambda: f"a refusal: {names}")

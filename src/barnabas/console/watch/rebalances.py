@@ -68,7 +68,7 @@ def _shown(member: GroupMember) -> str:
 
 
 def _owned(members: Sequence[GroupMember]) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
-    """What each member owns, in an order that does not depend on the response's."""
+    """The partitions of each member, in an order that does not depend on the response's."""
     return {
         _identity(each): sorted((topic, tuple(sorted(n))) for topic, n in each.owns.items() if n)
         for each in members

@@ -54,7 +54,7 @@ class Page:
 
     @property
     def _is_of_proxy(self) -> bool:
-        """Whether the request comes from a proxy that is believed, not from its client directly."""
+        """True if the request comes from a proxy that is believed, not from its client directly."""
         peer = self.request.client
         return peer is not None and (
             is_loopback(peer.host) or peer.host in self.state.options.proxies

@@ -48,7 +48,7 @@ class Begun(NamedTuple):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the batches may be appended at once."""
+        """True if the batches may be appended at once."""
         return self.asked is None and not self.codes
 
 
