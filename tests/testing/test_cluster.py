@@ -14,7 +14,10 @@ import aiokafka
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from barnabas.base.errors import ErrorCode
 from barnabas.testing import Cluster, Misuse
+from barnabas.wire.apis import ApiKey
+from tests.support.asking import ask
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it reads its schemas in a deprecated way
@@ -227,3 +230,16 @@ def test_restart_stops_a_running_broker_first(kafka: Cluster) -> None:
     kafka.restart(0)
     assert kafka.address(0) == where
     assert consume(kafka, "t", 1) == [b"one"]
+
+
+def test_a_group_topic_that_cannot_be_created_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Cluster(brokers=2) as kafka:
+        kafka.kill_unclean(0)
+        port = int(kafka.address(1).rpartition(":")[2])
+        for _ in range(3):
+            answer = ask(port, ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=("g",))
+            assert answer.coordinators[0].error_code is ErrorCode.coordinator_not_available
+    reasons = [r for r in caplog.records if "__consumer_offsets cannot be created" in r.message]
+    assert len(reasons) == 1

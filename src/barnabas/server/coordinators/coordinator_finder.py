@@ -27,6 +27,8 @@ class CoordinatorFinder:
         self._metadata = metadata
         self._topics = topics
         self._log = logger
+        # Clients ask again every second: a reason is logged once, until the topic exists.
+        self._logged_reason = ""
 
     async def find(
         self, key: str, listener: str, new_topic: Callable[[], NewTopic]
@@ -57,7 +59,7 @@ class CoordinatorFinder:
             await self._topics.create(wanted, validate_only=False)
         except BrokerError as e:
             if e.code is not ErrorCode.topic_already_exists:
-                self._log.warning("%s cannot be created: %s", self._topic, e)
+                self._log_once(str(e))
                 raise BrokerError(ErrorCode.coordinator_not_available, e.message) from e
         try:
             await self._topics.led(self._topic, wanted.partitions, CREATED_WITHIN_MS)
@@ -65,4 +67,10 @@ class CoordinatorFinder:
             raise BrokerError(ErrorCode.coordinator_not_available) from e
         created = self._metadata.topic(self._topic)
         assert created is not None
+        self._logged_reason = ""
         return created
+
+    def _log_once(self, reason: str) -> None:
+        if reason != self._logged_reason:
+            self._log.warning("%s cannot be created: %s", self._topic, reason)
+            self._logged_reason = reason
