@@ -95,6 +95,17 @@ def test_a_producer_that_begins_fences_and_aborts_the_open_transaction(version: 
     assert driver.end(old).error is ErrorCode.producer_fenced
 
 
+def test_a_fenced_producer_gets_no_epoch_from_a_transaction_that_raised_none() -> None:
+    """T13, across an upgrade to version 2"""
+    driver = Driver(0)
+    fenced, producer = driver.begun(), driver.begun()
+    driver.add(producer)
+    assert driver.end(producer).error is ErrorCode.none
+    driver.complete()
+    driver.version = 2
+    assert driver.end(fenced).error is ErrorCode.producer_fenced
+
+
 @BOTH
 def test_a_fence_that_cannot_be_written_uses_up_no_epoch(version: int) -> None:
     """T14"""
@@ -305,7 +316,7 @@ def test_version_2_answers_an_end_without_a_transaction_by_its_table(
     """T20, KIP-890"""
     driver = Driver(2)
     driver.begun()
-    driver.put(replace(driver.metadata(), state=state, producer_epoch=5))
+    driver.put(replace(driver.metadata(), state=state, producer_epoch=5, client_version=2))
     assert driver.end(Producer(4000, 4), is_commit).error.name == retry
     reply = driver.end(Producer(4000, 5), is_commit)
     if current == "new epoch":

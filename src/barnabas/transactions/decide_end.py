@@ -84,10 +84,13 @@ def _decide_with_bump(
 
 
 def _retries(metadata: TransactionMetadata, producer: Producer) -> tuple[bool, bool]:
-    """Whether the producer has the id before the current one; whether it repeats its request.
+    """Is the producer's id the one before the current one, and does it repeat its request?
 
-    The fencing epoch is never given to a producer, not even to one that asks again.
+    The fencing epoch is never given to a producer, not even to one that asks again. Where the
+    transaction raised no epoch, the epoch before is that of a fenced producer.
     """
+    if metadata.client_version < EPOCH_BUMP:
+        return False, False
     epoch = metadata.producer_epoch
     is_overflow = epoch == 0 and producer == Producer(metadata.previous_producer_id, LAST_EPOCH)
     is_bumped = producer == Producer(metadata.producer_id, epoch - 1)
