@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 from importlib import import_module
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from barnabas.base.errors import ErrorCode as Code
 from barnabas.base.ids import TopicPartition
 from barnabas.replication.replicas import LATE_AFTER_MS
-from barnabas.server.transactions.partition_verification import Asked, decide_outlived
+from barnabas.server.transactions.partition_verification import Asked, decide_outlived, joint
 from barnabas.server.transactions.transactional_produce import (
     TransactionalProduce,
     produce_error,
@@ -236,6 +237,7 @@ def test_t32_codes_that_may_pass_are_retriable(version: int) -> None:
         Code.coordinator_load_in_progress,
         Code.coordinator_not_available,
         Code.not_coordinator,
+        Code.operation_not_attempted,
     ):
         assert produce_error(code, version) is Code.not_enough_replicas
     assert produce_error(Code.concurrent_transactions, 12) is Code.concurrent_transactions
@@ -267,8 +269,40 @@ def test_t32_a_partition_that_is_led_here_only_after_the_question_is_tried_again
 def test_t34_of_two_questions_about_one_id_the_higher_epoch_wins() -> None:
     old, new = Asked(ID, 1, 3, ()), Asked(ID, 1, 4, ())
     assert decide_outlived(old, new) is Code.invalid_producer_epoch
-    assert decide_outlived(old, old) is Code.network_exception
     assert decide_outlived(new, old) is None
+    # The epochs of one producer id say nothing about another one.
+    for one, other in permutations([Asked(ID, 1, 32766, ()), Asked(ID, 2, 0, ())]):
+        assert decide_outlived(one, other) is Code.network_exception
+
+
+def test_t34_questions_about_one_transaction_are_one() -> None:
+    first, second = (Asked(ID, 1, 3, (TopicPartition("t", n),)) for n in (0, 1))
+    both = (*first.partitions, *second.partitions)
+    assert joint(first, second) == first._replace(partitions=both)
+    assert joint(first, first) == first
+    for other in (Asked(ID, 2, 3, both), Asked(ID, 1, 4, both), Asked(ID, 1, 3, both, adds=True)):
+        assert joint(first, other) is None
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_requests_in_flight_together_are_all_served(tmp_path: Path, version: int) -> None:
+    """librdkafka sends a request for each partition: none may cost its producer a back-off."""
+
+    async def scenario(insight: Insight) -> None:
+        clients = [await insight.connect() for _ in range(5)]
+        pid, epoch = await producer(insight, clients[0])
+        for n, client in enumerate(clients):
+            await insight.create(f"t{n}")
+            await add(client, pid, epoch, f"t{n}")
+        answers = await asyncio.gather(
+            *(
+                client.ask(produce((f"t{n}", 0, written(pid, epoch)), version=version))
+                for n, client in enumerate(clients)
+            )
+        )
+        assert [codes(answer) for answer in answers] == [[ErrorCode.none]] * 5
+
+    with_coordinator(tmp_path, scenario)
 
 
 def test_a_question_right_after_an_answer_is_sent_too(tmp_path: Path) -> None:

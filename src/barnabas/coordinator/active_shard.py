@@ -31,13 +31,16 @@ from barnabas.coordinator.result import (
     Waiter,
 )
 from barnabas.purgatory.timer import Timer
+from barnabas.wire.records.batch import HEADER_SIZE
 from barnabas.wire.records.records import ControlType, Record, build_batch
 
 Reply = TypeVar("Reply")
 Shard = TypeVar("Shard", bound=CoordinatorShard)
 
-# Of a result that is not atomic: below `max.message.bytes` by default, with room for framing.
+# Of a result that is not atomic, unless the topic takes only smaller ones.
 LARGEST_BATCH: Final = 512 * 1024
+# The bytes that a record without headers has besides its key and value, at most.
+RECORD_OVERHEAD: Final = 24
 # A timer whose records could not be appended expires again after this, as in Kafka.
 TIMER_AGAIN_MS: Final = 500
 
@@ -134,7 +137,7 @@ class ActiveShard(Generic[Shard]):
                 self._settle(reply, self._not_written(result, code))
 
         try:
-            for records in _batches(result):
+            for records in _batches(result, self._largest_batch()):
                 self._append(records, result)
         except BrokerError as e:
             self._settle(reply, self._not_written(result, e.code))
@@ -195,7 +198,7 @@ class ActiveShard(Generic[Shard]):
         if not result.records:
             return result
         try:
-            for records in _batches(result):
+            for records in _batches(result, self._largest_batch()):
                 self._append(records, result)
                 for record in records:
                     self.shard.replay(record, *_producer_of(result))
@@ -214,6 +217,12 @@ class ActiveShard(Generic[Shard]):
             )
             self._unwritten_for = code
         return self.shard.on_append_failed(result, self._topic.error(code), self.now())
+
+    def _largest_batch(self) -> int:
+        log = self._ports.writer.log(self.partition)
+        if log is None:
+            return LARGEST_BATCH
+        return min(LARGEST_BATCH, log.config.max_message_bytes, log.config.segment_bytes)
 
     def _append(self, records: Sequence[CoordinatorRecord], result: CoordinatorResult[Any]) -> None:
         transaction = result.transaction
@@ -311,19 +320,22 @@ class ActiveShard(Generic[Shard]):
             _fail(reply, ErrorCode.not_coordinator)
 
 
-def _batches(result: CoordinatorResult[Any]) -> Iterator[Sequence[CoordinatorRecord]]:
+def _batches(
+    result: CoordinatorResult[Any], largest: int
+) -> Iterator[Sequence[CoordinatorRecord]]:
     """The records in one batch; those of a large result that is not atomic in several."""
     if result.is_atomic:
         yield result.records
         return
     batch: list[CoordinatorRecord] = []
-    size = 0
+    size = HEADER_SIZE
     for record in result.records:
-        batch.append(record)
-        size += len(record.key) + len(record.value or b"")
-        if size >= LARGEST_BATCH:
+        record_size = RECORD_OVERHEAD + len(record.key) + len(record.value or b"")
+        if batch and size + record_size > largest:
             yield batch
-            batch, size = [], 0
+            batch, size = [], HEADER_SIZE
+        batch.append(record)
+        size += record_size
     if batch:
         yield batch
 

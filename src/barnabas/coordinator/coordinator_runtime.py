@@ -188,8 +188,11 @@ class CoordinatorRuntime(Generic[Shard]):
             self._ports.writer.when_committed(
                 active.partition, end, LOAD_COMMITTED_MS, committed.set_result
             )
-            if await committed is ErrorCode.none:
-                return
+            match await committed:
+                case ErrorCode.none:
+                    return
+                case ErrorCode.request_timed_out:
+                    continue
             await asyncio.sleep(LOAD_AGAIN_S)
 
     def _log_loaded(self, active: ActiveShard[Shard], count: int, started_s: float) -> None:

@@ -54,12 +54,15 @@ class Asked(NamedTuple):
 
 
 class _Queued(NamedTuple):
+    """A question, and all who wait for its answer."""
+
     asked: Asked
-    codes: "asyncio.Future[Codes]"
+    waiting: list["asyncio.Future[Codes]"]
 
     def settle(self, codes: Codes) -> None:
-        if not self.codes.done():
-            self.codes.set_result(codes)
+        for each in self.waiting:
+            if not each.done():
+                each.set_result(codes)
 
 
 class PartitionVerification:
@@ -121,20 +124,23 @@ class PartitionVerification:
 
     def _enqueue(self, asked: Asked) -> "asyncio.Future[Codes]":
         codes: asyncio.Future[Codes] = asyncio.get_running_loop().create_future()
-        queued = _Queued(asked, codes)
+        queued = _Queued(asked, [codes])
         coordinator = self._coordinator(asked.transactional_id)
         if self._is_closed or coordinator is None:
             queued.settle(asked.all(ErrorCode.coordinator_not_available))
             return codes
         queue = self._queues.setdefault(coordinator, {})
         waiting = queue.get(asked.transactional_id)
-        if waiting is not None and decide_outlived(waiting.asked, asked) is None:
+        if waiting is None:
+            queue[asked.transactional_id] = queued
+        elif (joined := joint(waiting.asked, asked)) is not None:
+            queue[asked.transactional_id] = _Queued(joined, [*waiting.waiting, codes])
+        elif (code := decide_outlived(waiting.asked, asked)) is not None:
+            waiting.settle(waiting.asked.all(code))
+            queue[asked.transactional_id] = queued
+        else:
             queued.settle(asked.all(ErrorCode.invalid_producer_epoch))
             return codes
-        if waiting is not None:
-            code = decide_outlived(waiting.asked, asked)
-            waiting.settle(waiting.asked.all(code or ErrorCode.network_exception))
-        queue[asked.transactional_id] = queued
         if coordinator not in self._tasks:
             task = asyncio.ensure_future(self._drain(coordinator, queue))
             self._tasks[coordinator] = task
@@ -202,16 +208,25 @@ class PartitionVerification:
         return connection, version
 
 
-def decide_outlived(waiting: Asked, asked: Asked) -> ErrorCode | None:
-    """The code for a request that waits when another of the same id comes; None if it stays.
+def joint(waiting: Asked, asked: Asked) -> Asked | None:
+    """One question for two about the same transaction; None if they are not.
 
-    A later epoch has fenced it. In the same epoch the client most likely tries again.
+    A producer has several requests in flight: each partition, or each batch, may come with its own.
     """
-    if waiting.producer_epoch > asked.producer_epoch:
-        return None
-    if waiting.producer_epoch < asked.producer_epoch:
-        return ErrorCode.invalid_producer_epoch
-    return ErrorCode.network_exception
+    partitions = tuple(dict.fromkeys((*waiting.partitions, *asked.partitions)))
+    same = waiting._replace(partitions=partitions)
+    return same if same == asked._replace(partitions=partitions) else None
+
+
+def decide_outlived(waiting: Asked, asked: Asked) -> ErrorCode | None:
+    """The code for a question that waits when another of the same id comes; None if it stays.
+
+    A later epoch has fenced it. Epochs of different producer ids say nothing: it is asked again.
+    """
+    if waiting.producer_id != asked.producer_id or waiting.producer_epoch == asked.producer_epoch:
+        return ErrorCode.network_exception
+    is_fenced = waiting.producer_epoch < asked.producer_epoch
+    return ErrorCode.invalid_producer_epoch if is_fenced else None
 
 
 def _request(asked: Iterable[Asked]) -> AddPartitionsToTxnRequest:

@@ -28,6 +28,8 @@ _RETRIED: Final = frozenset(
         ErrorCode.coordinator_load_in_progress,
         ErrorCode.coordinator_not_available,
         ErrorCode.not_coordinator,
+        # The coordinator refused another partition of the request, and so added none.
+        ErrorCode.operation_not_attempted,
     }
 )
 _NO_GUARDS: Final[Guards] = {}
