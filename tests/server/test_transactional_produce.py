@@ -286,7 +286,7 @@ def test_t34_questions_about_one_transaction_are_one() -> None:
 
 @pytest.mark.parametrize("version", [11, 12])
 def test_requests_in_flight_together_are_all_served(tmp_path: Path, version: int) -> None:
-    """librdkafka sends a request for each partition: none may cost its producer a back-off."""
+    """A producer has several connections, for records and offsets: none costs it a back-off."""
 
     async def scenario(insight: Insight) -> None:
         clients = [await insight.connect() for _ in range(5)]

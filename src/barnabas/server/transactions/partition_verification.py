@@ -211,7 +211,7 @@ class PartitionVerification:
 def joint(waiting: Asked, asked: Asked) -> Asked | None:
     """One question for two about the same transaction; None if they are not.
 
-    A producer has several requests in flight: each partition, or each batch, may come with its own.
+    They come over several connections: records, offsets, and what is sent again.
     """
     partitions = tuple(dict.fromkeys((*waiting.partitions, *asked.partitions)))
     same = waiting._replace(partitions=partitions)
