@@ -1,11 +1,12 @@
 """A log with an open transaction: recovery, truncation, retention and deleted records."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from barnabas.base.ids import Offset
 from barnabas.replication.reading import last_stable_offset
 from barnabas.wire.records.records import ControlType
-from tests.log.batches import NOW, fill, open_partition
+from tests.log.batches import CONFIG, NOW, fill, open_partition
 from tests.log.test_aborted_transactions import aborted, end, write
 
 
@@ -65,3 +66,48 @@ def test_a_transaction_whose_records_were_deleted_can_be_ended(tmp_path: Path) -
     log.producers.on_high_watermark(log.log_end_offset)
     assert last_stable_offset(log, log.log_end_offset) == log.log_end_offset
     assert all(first >= 0 for _, first in aborted(log, start))
+
+
+def test_retention_by_time_takes_the_records_of_an_open_transaction(tmp_path: Path) -> None:
+    """As in Kafka; readers of committed records wait at the log start, then go on."""
+    log = open_partition(tmp_path, replace(CONFIG, retention_ms=1000))
+    write(log, 7)
+    fill(log, 3)
+    log.roll(NOW)
+    fill(log, 2)
+    later = NOW + 10_000
+    assert log.deletable_segments(later, Offset(0)) == [], "the high watermark is below"
+    kept = Offset(log.log_end_offset - 2)
+    deletable = log.deletable_segments(later, kept)
+    assert [each.end_offset for each in deletable] == [kept]
+    log.delete_segments(deletable, later)
+    assert log.log_start_offset == kept
+    assert last_stable_offset(log, log.log_end_offset) == kept
+    assert log.producers.has_ongoing(7, 0)
+    end(log, 7)
+    log.producers.on_high_watermark(log.log_end_offset)
+    assert last_stable_offset(log, log.log_end_offset) == log.log_end_offset
+    assert log.producers.first_undecided_offset is None
+
+
+def test_a_transaction_whose_records_retention_took_can_be_ended_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    """Neither a snapshot nor the absence of one leaves it open for good."""
+    for folder, has_snapshot in ((tmp_path / "with", True), (tmp_path / "without", False)):
+        folder.mkdir()
+        log = open_partition(folder)
+        write(log, 7)
+        log.roll(NOW)
+        fill(log, 2)
+        log.delete_segments(log.segments[:1], NOW)
+        log.close(NOW)
+        if not has_snapshot:
+            for each in folder.rglob("*.snapshot"):
+                each.unlink()
+        again = open_partition(folder, clean=has_snapshot)
+        assert again.producers.has_ongoing(7, 0) is has_snapshot
+        assert last_stable_offset(again, again.log_end_offset) >= again.log_start_offset
+        end(again, 7)
+        again.producers.on_high_watermark(again.log_end_offset)
+        assert last_stable_offset(again, again.log_end_offset) == again.log_end_offset
