@@ -2,14 +2,17 @@
 
 import asyncio
 import contextlib
+import gc
 import struct
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 
 from barnabas.base.errors import PeerGone
 from barnabas.client.async_client import AsyncClient
+from barnabas.client.connection import AsyncConnection
 from barnabas.client.retries import Address
 from barnabas.wire.apis import APIS, ApiKey
 
@@ -106,5 +109,33 @@ def test_a_connection_that_opens_while_the_client_closes_is_closed_too() -> None
             broker.may_answer.set()
             await asking
             await broker.was_left.wait()
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_that_fails_after_all_who_waited_gave_up_leaves_no_error_behind() -> None:
+    """The simulation found it: a task's exception that nobody retrieved."""
+
+    async def scenario() -> None:
+        unheard: list[object] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: unheard.append(context["message"]))
+        client, may_fail = new_client(), asyncio.Event()
+
+        async def refused(*_: object, **__: object) -> AsyncConnection:
+            await may_fail.wait()
+            raise PeerGone("refused")
+
+        with patch.object(AsyncConnection, "connect", refused):
+            waiting = asyncio.ensure_future(client.connection(("broker", 9092)))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait((waiting,))
+            del waiting
+            may_fail.set()
+            for _ in range(3):
+                await asyncio.sleep(0)
+        gc.collect()
+        assert unheard == []
 
     asyncio.run(scenario())

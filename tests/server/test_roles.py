@@ -1,5 +1,6 @@
 """LeaderAndIsr as anybody may send it: what cannot be is refused, and leaves no trace on disk."""
 
+import re
 import uuid
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.errors import ErrorCode
+from barnabas.base.ids import TopicPartition
 from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.control.leader_and_isr import (
@@ -42,6 +44,7 @@ def told(
     replicas: tuple[int, ...] = (0,),
     epoch: int = EPOCH,
     count: int = 1,
+    topic_id: int = 7,
 ) -> bytes:
     """The frame of a controller that wants broker 0 to lead so many partitions."""
     states = tuple(
@@ -62,7 +65,7 @@ def told(
         controller_epoch=epoch,
         topic_states=(
             LeaderAndIsrTopicState(
-                topic_name=topic, topic_id=uuid.UUID(int=7), partition_states=states
+                topic_name=topic, topic_id=uuid.UUID(int=topic_id), partition_states=states
             ),
         ),
         live_leaders=(LeaderAndIsrLiveLeader(broker_id=0, host_name="127.0.0.1", port=1),),
@@ -111,6 +114,33 @@ def test_a_past_controller_is_refused_whole(tmp_path: Path) -> None:
         refused = await client.ask(told("shipments", epoch=EPOCH - 1))
         assert (refused.error_code, refused.topics) == (ErrorCode.stale_controller_epoch, ())
         assert folders(tmp_path) == ["orders-0"]
+
+    with_broker(tmp_path, scenario, controlled_shutdown_enable="false")
+
+
+def test_a_log_of_a_topic_whose_name_another_has_now_is_set_aside_unless_it_has_a_role(
+    tmp_path: Path,
+) -> None:
+    """The broker did not hear of the deletion, nor perhaps that the partition had moved."""
+
+    async def scenario(insight: Insight) -> None:
+        client = await insight.connect()
+        assert code_of(await client.ask(told("orders"))) is ErrorCode.none
+        other = told("orders", topic_id=8)
+        assert code_of(await client.ask(other)) is ErrorCode.inconsistent_topic_id
+        assert folders(tmp_path) == ["orders-0"]
+        parts = insight.running.broker
+        parts.replicas.remove(TopicPartition("orders", 0))
+        assert code_of(await client.ask(other)) is ErrorCode.none
+        new, stray = folders(tmp_path)
+        assert new == "orders-0"
+        assert re.fullmatch(r"orders-0\.[0-9a-f]{32}-stray", stray)
+        assert "topic_id: AAAAAAAAAAAAAAAAAAAABw" in (
+            tmp_path / stray / "partition.metadata"
+        ).read_text()
+        log = parts.logs.get(TopicPartition("orders", 0))
+        assert log is not None
+        assert log.topic_id == uuid.UUID(int=8)
 
     with_broker(tmp_path, scenario, controlled_shutdown_enable="false")
 

@@ -90,8 +90,13 @@ class AsyncClient:
         opening = self._opening.get(address)
         if opening is None:
             opening = self._opening[address] = asyncio.ensure_future(self._open(address))
-            opening.add_done_callback(lambda _: self._opening.pop(address))
+            opening.add_done_callback(lambda ended: self._on_opened(address, ended))
         return await asyncio.shield(opening)  # others may wait for it, too
+
+    def _on_opened(self, address: Address, ended: "asyncio.Task[AsyncConnection]") -> None:
+        del self._opening[address]
+        if not ended.cancelled():
+            ended.exception()  # all who waited for it may have given up
 
     async def _open(self, address: Address) -> AsyncConnection:
         connection = await AsyncConnection.connect(

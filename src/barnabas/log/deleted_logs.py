@@ -1,4 +1,7 @@
-"""Deleted logs: directories with the suffix `-delete`, until their files are removed."""
+"""Deleted logs: directories with the suffix `-delete`, until their files are removed.
+
+A log that belongs to no topic of now gets the suffix `-stray`, as in Kafka, and is kept.
+"""
 
 from typing import Final
 
@@ -8,6 +11,7 @@ from barnabas.disk.disk import Disk
 from barnabas.log.background_work import Removal
 
 DELETE: Final = "-delete"
+STRAY: Final = "-stray"
 _MAX_NAME: Final = 255
 
 
@@ -18,7 +22,18 @@ def rename_to_delete(
 
     `directory` is that of a future log; by default it has the name of the partition.
     """
-    suffix = f"-{partition.partition}.{random.uuid().hex}{DELETE}"
-    name = partition.topic[: _MAX_NAME - len(suffix)] + suffix
+    name = _name(partition, random, DELETE)
     disk.rename(directory or str(partition), name)
     return Removal(disk, [name], delay_ms)
+
+
+def rename_to_stray(disk: Disk, partition: TopicPartition, random: Random) -> str:
+    """Rename the directory of a log; returns its new name. Raises DiskFault."""
+    name = _name(partition, random, STRAY)
+    disk.rename(str(partition), name)
+    return name
+
+
+def _name(partition: TopicPartition, random: Random, what: str) -> str:
+    suffix = f"-{partition.partition}.{random.uuid().hex}{what}"
+    return partition.topic[: _MAX_NAME - len(suffix)] + suffix

@@ -14,7 +14,7 @@ from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import Disk
 from barnabas.log.background_work import Flush, Removal
-from barnabas.log.deleted_logs import DELETE, rename_to_delete
+from barnabas.log.deleted_logs import DELETE, rename_to_delete, rename_to_stray
 from barnabas.log.future_logs import FutureLogs, finish_renames
 from barnabas.log.log import Log
 from barnabas.log.log_dir import (
@@ -306,6 +306,15 @@ class Logs:
         log = self._pop(partition)
         self.high_watermarks.pop(partition, None)
         return rename_to_delete(log.disk, partition, self._random, log.config.file_delete_delay_ms)
+
+    def set_aside(self, partition: TopicPartition) -> str:
+        """Serve the log no more, and keep its files; returns the new name of its directory.
+
+        Raises  DiskFault
+        """
+        log = self._pop(partition)
+        self.high_watermarks.pop(partition, None)
+        return rename_to_stray(log.disk, partition, self._random)
 
     # Between log directories
 

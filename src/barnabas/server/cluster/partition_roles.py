@@ -242,13 +242,30 @@ class PartitionRoles:
         if topic_id is not None and found.topic_id is None:
             self._logs.adopt_topic_id(found, topic_id)
         elif topic_id is not None and found.topic_id != topic_id:
-            raise BrokerError(
-                ErrorCode.inconsistent_topic_id,
-                f"{found.disk.log_dir}/{found.directory} holds topic id {found.topic_id}, "
-                f"but the controller sent {topic_id}; move that directory away",
-            )
+            self._set_aside(found, leadership)
+            return self._create(partition, leadership)
         found.config = config
         return found
+
+    def _set_aside(self, found: Log, leadership: Leadership) -> None:
+        """Keep the log of a topic that has given its name to another, and serve it no more.
+
+        It was deleted while this broker could not hear of it, perhaps after the partition had moved
+        to other brokers. Its records may be all that is left, so a person judges.
+
+        Raises  BrokerError(inconsistent_topic_id), if it has a role; DiskFault
+        """
+        partition = leadership.topic_partition
+        why = f"holds topic id {found.topic_id}, but the controller sent {leadership.topic_id}"
+        if self._replicas.get(partition) is not None:
+            raise BrokerError(
+                ErrorCode.inconsistent_topic_id, f"{found.disk.log_dir}/{found.directory} {why}"
+            )
+        self._led.pop(partition, None)
+        if (future := self._logs.futures.delete(partition)) is not None:
+            self._removals.remove_later(future)
+        name = self._logs.set_aside(partition)
+        log.warning("log set aside log=%s/%s why=it %s", found.disk.log_dir, name, why)
 
     def _create(self, partition: TopicPartition, leadership: Leadership) -> Log:
         """A new log, in another log directory if one fails."""
