@@ -4,11 +4,11 @@ Everything lies below DIR/secure and in DIR/client.properties, readable by its o
 kept for the next run.
 """
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from barnabas.base.private_files import write_private
 from barnabas.base.randomness import Random
 from barnabas.config.broker_config import broker_key
 from barnabas.config.jaas import jaas_text
@@ -153,11 +153,3 @@ class ClusterSecurity(NamedTuple):
                     continue
         finally:
             await session.close()
-
-
-def write_private(file: Path, text: str) -> None:
-    """Write a file that only its owner can read."""
-    file.unlink(missing_ok=True)
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as opened:
-        opened.write(text)
