@@ -38,7 +38,9 @@ class ClusterSecurity(NamedTuple):
         from barnabas.security.certificate_authority import CertificateAuthority
 
         directory = cluster / "secure"
-        directory.mkdir(mode=0o700, exist_ok=True)
+        for each in (directory, cluster / "zookeeper"):  # whose files have users and their keys
+            each.mkdir(mode=0o700, exist_ok=True)
+            each.chmod(0o700)
         authority = CertificateAuthority.open_or_create(directory)
         if not (directory / "broker.pem").exists():
             authority.issue("broker", ["localhost", "127.0.0.1", "::1"])
@@ -48,6 +50,11 @@ class ClusterSecurity(NamedTuple):
         if made != found:
             write_private(users, format_properties(made))
         return cls(directory, made[ADMIN], made[BROKER], made[ZOOKEEPER])
+
+    @classmethod
+    def is_of(cls, cluster: Path) -> bool:
+        """Whether an earlier run of the cluster was secure."""
+        return (cluster / "secure" / "users.properties").exists()
 
     @property
     def client_properties(self) -> Path:

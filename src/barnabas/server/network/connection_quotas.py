@@ -84,6 +84,11 @@ class ConnectionQuotas:
             return f"max.connections.per.ip={per_ip} is reached for {host}"
         return None
 
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether brokers have connected beyond `max.connections`, which they may."""
+        return self._total > self.limits.max_connections
+
     def throttle_ms(self, host: str, now: float) -> int:
         """For how long a new connection from this address waits to be closed; 0: it may stay."""
         if self._client_quotas is None:
