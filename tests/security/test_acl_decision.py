@@ -1,6 +1,7 @@
 """Kafka's decision by ACLs (S25, S26, S27), compared with the rules written down naively."""
 
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,10 @@ from barnabas.security.acls import (
     ResourcePattern,
     ResourceType,
     check_acl,
+    java_address,
 )
+from barnabas.security.authorizer import Authorizer
+from barnabas.security.principal import Principal
 
 TOPIC = ResourceType.TOPIC
 NAMES = ("a", "ab", "abc", "b")
@@ -93,6 +97,26 @@ def test_s25_the_decision_is_that_of_the_rules(
     if decision.acl is not None:
         assert decision.acl in acls
         assert decision.allowed == (decision.acl.entry.permission is Permission.ALLOW)
+
+
+@pytest.mark.parametrize("host", ["2001:db8::1", "2001:db8:0:0:0:0:0:1"])
+def test_s26_an_address_of_ipv6_may_be_written_as_java_writes_it(host: str) -> None:
+    cache = AclCache()
+    allow_all = Entry("User:*", "*", Operation.READ, Permission.ALLOW)
+    deny_host = Entry("User:*", host, Operation.READ, Permission.DENY)
+    cache.replace(ResourcePattern(TOPIC, "a"), frozenset({allow_all, deny_host}))
+    for address, allowed in (("2001:db8::1", False), ("2001:db8::2", True), ("10.0.0.1", True)):
+        question = Question("User:alice", address, Operation.READ, TOPIC, "a")
+        assert decide(question, cache, Rules()).allowed is allowed
+    assert java_address("fe80::1%eth0") == "fe80:0:0:0:0:0:0:1%eth0"
+
+
+def test_names_that_no_topic_can_have_are_not_kept() -> None:
+    authorizer = Authorizer(AclCache(), Rules())
+    client = SimpleNamespace(principal=Principal("alice"), host="10.0.0.1")
+    for name in ("t", "t" * 30_000):
+        assert not authorizer.authorize(client, Operation.READ, TOPIC, name, "Fetch")
+    assert [key[-1] for key in authorizer._decided] == ["t"]
 
 
 @given(acl_lists, operations)

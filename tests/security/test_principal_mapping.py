@@ -32,6 +32,13 @@ def test_s7_without_default_an_unmatched_name_has_no_principal() -> None:
     assert PrincipalMapping("DEFAULT").name_of("CN=b") == "CN=b"
 
 
+def test_s7_rules_mean_what_they_mean_in_java() -> None:
+    before = PrincipalMapping("RULE:.*(?<=CN=)(?<name>\\w+).*/$1/,DEFAULT")
+    assert before.name_of("CN=alice,O=x") == "alice"
+    assert before.name_of("CN=\u0430lice") == "CN=\u0430lice"  # \\w is no Cyrillic letter
+    assert PrincipalMapping("RULE:(?!CN=root).*(?<!,O=x)/anyone/").name_of("CN=a") == "anyone"
+
+
 @pytest.mark.parametrize("rules", ["deny", "RULE:a", "RULE:(/x/", "DEFAULT/L", "RULE:a/b/X"])
 def test_s7_rules_that_cannot_be_read_are_refused(rules: str) -> None:
     with pytest.raises(ConfigError, match=r"ssl\.principal\.mapping\.rules"):

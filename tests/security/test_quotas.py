@@ -7,7 +7,10 @@ from hypothesis import strategies as st
 from barnabas.security.client_quotas import (
     ABSENT,
     CLIENT_KEYS,
+    CONNECTION,
     DEFAULT,
+    MOST_METERS,
+    MUTATION,
     PRODUCER,
     ClientQuotas,
     QuotaEntity,
@@ -44,6 +47,40 @@ def test_s34_clients_share_a_meter_as_far_as_the_entity_names_them() -> None:
     assert one.produce is other.produce
     assert known.of("bob", "a", 0).produce is not known.of("bob", "b", 0).produce
     assert known.of("bob", "a", 0).produce is known.of("carol", "a", 0).produce
+
+
+def test_s41_meters_out_of_use_are_dropped_and_those_in_use_stay() -> None:
+    known = quotas()
+    known.know(QuotaEntity(ip=DEFAULT), {CONNECTION: 1})
+    known.know(QuotaEntity(ABSENT, DEFAULT), {PRODUCER: 10, MUTATION: 1})
+    busy, held = known.of("alice", "busy", 0), known.of("alice", "held", 0)
+    assert busy.produce is not None
+    assert held.mutations is not None
+    for number in range(3 * MOST_METERS):
+        now = number / 100
+        busy.produce.record(1, now)
+        meter = known.connections_of(str(number), now)
+        assert meter is not None
+        meter.record(1, now)
+        known.of("alice", f"{number}", now)
+    assert len(known._meters) <= 2 * MOST_METERS
+    assert known.of("alice", "busy", 300).produce is busy.produce
+    # A connection still refers to these: it gets no second burst by waiting.
+    assert known.of("alice", "held", 300).produce is held.produce
+    assert known.of("alice", "held", 300).mutations is held.mutations
+
+
+def test_s34_long_client_ids_have_quotas_and_are_not_kept() -> None:
+    known, long = quotas(), "x" * 30_000
+    known.know(QuotaEntity("alice", long), {PRODUCER: 10})
+    known.know(QuotaEntity(ABSENT, DEFAULT), {PRODUCER: 20})
+    one, other = known.of("alice", long, 0).produce, known.of("bob", long, 0).produce
+    assert one is not None
+    assert other is not None
+    assert (one.bound, other.bound) == (10, 20)
+    assert known.of("bob", long, 0).produce is other
+    assert known.of("bob", long + "y", 0).produce is not other
+    assert long not in str([*known._clients, *known._meters])
 
 
 def test_a_changed_quota_keeps_what_was_recorded() -> None:

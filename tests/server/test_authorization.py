@@ -351,6 +351,11 @@ def test_s31_authorized_operations_are_those_that_are_allowed(tmp_path: Path) ->
         wanted = of(include_cluster_authorized_operations=True)
         answer = await ask(client, ApiKey.DESCRIBE_CLUSTER, wanted)
         assert answer.cluster_authorized_operations == (1 << 7) + (1 << 8)
+        await revoke_all(broker)
+        await grant(broker, allow(Operation.CREATE, ResourceType.CLUSTER))
+        answer = await ask(client, ApiKey.DESCRIBE_CLUSTER, wanted)
+        assert answer.cluster_authorized_operations == 0  # it may not describe the cluster
+        await grant(broker, allow(Operation.DESCRIBE, ResourceType.GROUP))
         wanted = of(groups=("g",), include_authorized_operations=True)
         (group,) = (await ask(client, ApiKey.DESCRIBE_GROUPS, wanted)).groups
         assert group.authorized_operations == 1 << 8

@@ -177,6 +177,22 @@ def test_s39_the_time_on_the_loop_is_counted(tmp_path: Path) -> None:
     with_broker(tmp_path, scenario, **WINDOWS)
 
 
+def test_s39_a_request_that_is_refused_is_counted(tmp_path: Path) -> None:
+    async def scenario(broker: Insight) -> None:
+        await grant(broker, allow(Operation.ALTER_CONFIGS, ResourceType.CLUSTER, host=ADMIN))
+        admin, client = await broker.connect(host=ADMIN), await broker.connect(host=PLAIN)
+        assert await alter(admin, entity(client_id="test"), request_percentage=0.0001) == 0
+        for key, fields in (
+            (ApiKey.DESCRIBE_ACLS, of(resource_type_filter=1, pattern_type_filter=1)),
+            (ApiKey.ALLOCATE_PRODUCER_IDS, of(broker_id=0)),
+        ):
+            answer = await ask(client, key, fields)
+            assert answer.error_code is ErrorCode.cluster_authorization_failed
+            assert 0 < answer.throttle_time.total_seconds() <= 1
+
+    with_broker(tmp_path, scenario, **WINDOWS, **AUTHORIZER)
+
+
 def test_s41_connections_beyond_the_rate_of_their_address_are_closed(tmp_path: Path) -> None:
     async def scenario(broker: Insight) -> None:
         admin = await broker.connect()

@@ -2,12 +2,15 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.server.network.connection_quotas import ConnectionQuotas
+from barnabas.server.network.open_connections import OpenConnections
 from barnabas.server.settings import limits
 from barnabas.wire.apis import ApiKey
 from tests.server.api_requests import of
@@ -48,6 +51,37 @@ def test_s41_a_listener_has_a_limit_of_its_own() -> None:
     counted.remove("a", OUTSIDE)
     counted.remove("a", OUTSIDE)
     assert counted.add("a", OUTSIDE) is None
+
+
+def test_s41_a_broker_that_connects_takes_the_place_of_the_client_used_least_recently() -> None:
+    closed: list[str] = []
+
+    class Connected:
+        is_closing = False
+
+        def __init__(self, host: str, listener: str, last_active: float) -> None:
+            self.host, self.listener, self.last_active = host, listener, last_active
+
+        def now(self) -> float:
+            return 0.0
+
+        def close(self, why: str) -> None:
+            assert "max.connections" in why
+            self.is_closing = True
+            closed.append(self.host)
+
+    connection: Any = Connected
+    timer: Any = SimpleNamespace(add=lambda *_: True, cancel=lambda _: None)
+    opened = OpenConnections(quotas(max_connections="3"), timer)
+    for name, active in (("a", 3.0), ("b", 1.0), ("c", 2.0)):
+        assert opened.admit(connection(name, OUTSIDE, active)) is None
+    assert opened.admit(connection("d", OUTSIDE, 0.0)) is not None
+    assert not closed
+    refused = next(each for each in opened._idle_watches if each.host == "d")
+    opened.lost(refused)
+    for number in range(3):
+        assert opened.admit(connection(f"broker {number}", INSIDE, 0.0)) is None
+    assert closed == ["b", "c", "a"]
 
 
 def test_s41_connections_beyond_a_rate_wait_at_most_one_window() -> None:

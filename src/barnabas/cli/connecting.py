@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import click
 import typer
 
 from barnabas.cli.exit_codes import Misused
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 _GIVEN: ContextVar[Mapping[str, str]] = ContextVar(
     "connection properties", default=MappingProxyType({})
 )
-_OF_A_FILE: Final = ("security.", "ssl.", "sasl.", "enable.ssl", "enable.sasl")
+_BROKERS: Final = "bootstrap.servers"
+_OF_A_FILE: Final = (_BROKERS, "security.", "ssl.", "sasl.", "enable.ssl", "enable.sasl")
 OTHER_PROTOCOL: Final = (
     "the listener may have another security.protocol than --command-config or -X says"
 )
@@ -33,7 +35,7 @@ CommandConfig = Annotated[
         "--command-config",
         envvar="BARNABAS_COMMAND_CONFIG",
         metavar="FILE",
-        help="Properties of the client, as Kafka's tools read them: TLS, SASL.",
+        help="Properties of the client, as Kafka's tools read them: TLS, SASL, brokers.",
     ),
 ]
 
@@ -53,6 +55,8 @@ def with_connection_options(function: Callable[..., Any]) -> Callable[..., Any]:
         pairs = given["properties"] if has_properties else given.pop("connection_properties", None)
         file: Path | None = given.pop("command_config", None)
         of_file = {} if file is None else _read(file)
+        if (brokers := of_file.pop(_BROKERS, "")) and _is_default("bootstrap"):
+            given["bootstrap"] = brokers
         token = _GIVEN.set(of_file | parse_pairs(pairs, "-X"))
         try:
             return function(**given)
@@ -71,6 +75,15 @@ def with_connection_options(function: Callable[..., Any]) -> Callable[..., Any]:
     described.__signature__ = signature.replace(parameters=parameters)
     wrapped.__annotations__ = function.__annotations__ | added
     return wrapped
+
+
+def _is_default(parameter: str) -> bool:
+    """Whether neither the command line nor the environment gives the parameter."""
+    context = click.get_current_context(silent=True)
+    return (
+        context is not None
+        and context.get_parameter_source(parameter) is click.core.ParameterSource.DEFAULT
+    )
 
 
 def add_connection_options(app: typer.Typer) -> None:

@@ -1,6 +1,7 @@
 """ACLs: operations, resources, permissions, access control entries, and filters of them."""
 
 import enum
+import ipaddress
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.base.errors import BarnabasError
@@ -125,7 +126,19 @@ class Entry(NamedTuple):
     permission: Permission
 
     def is_for(self, principal: str, host: str) -> bool:
-        return self.principal in (principal, ANY_PRINCIPAL) and self.host in (host, WILDCARD)
+        return self.principal in (principal, ANY_PRINCIPAL) and (
+            self.host in (host, WILDCARD) or (":" in host and self.host == java_address(host))
+        )
+
+
+def java_address(host: str) -> str:
+    """An IPv6 address as Java writes it, and ACLs of Kafka name it: ::1 is 0:0:0:0:0:0:0:1."""
+    address, percent, zone = host.partition("%")
+    try:
+        groups = ipaddress.IPv6Address(address).exploded.split(":")
+    except ValueError:
+        return host
+    return ":".join(f"{int(group, 16):x}" for group in groups) + percent + zone
 
 
 class Acl(NamedTuple):

@@ -13,6 +13,9 @@ audit = logging.getLogger("kafka.authorizer.logger")
 TRACE: Final = 5
 # Decisions that are kept; beyond it all are made again.
 MOST_DECISIONS: Final = 100_000
+# Of names up to this length, which is that of the longest topic's: a client may ask for longer
+# ones again and again, and each would be kept.
+LONGEST_NAME: Final = 249
 
 # A request, as the audit log names it.
 Key = tuple[Principal, str, int, int, str]
@@ -62,7 +65,8 @@ class Authorizer:
             allowed = self.explain(*key).allowed
             if len(self._decided) >= MOST_DECISIONS:
                 self._decided.clear()
-            self._decided[key] = allowed
+            if len(name) <= LONGEST_NAME:
+                self._decided[key] = allowed
         level = _level(allowed, log_if_allowed if allowed else log_if_denied)
         if audit.isEnabledFor(level):
             resource = f"{type_.text}:LITERAL:{name}"

@@ -5,7 +5,6 @@ Its directory holds `ca.pem` and `ca.key`, and for each name that it issued a ce
 """
 
 import ipaddress
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from barnabas.base.clock import SystemClock
 from barnabas.base.errors import ConfigError
+from barnabas.base.private_files import write_private
 
 _PEM: Final = serialization.Encoding.PEM
 _ORGANIZATION: Final = "Barnabas"
@@ -62,9 +62,10 @@ class CertificateAuthority:
         )
         builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
         certificate = builder.sign(key, hashes.SHA256())
-        _write(directory / "ca.key", _key_text(key), 0o600)
-        _write(directory / "ca.pem", certificate.public_bytes(_PEM), 0o644)
+        write_private(directory / "ca.pem", certificate.public_bytes(_PEM), 0o644)
         _write_trust_store(directory / "ca.p12", certificate)
+        # The last file: with it the authority is whole.
+        write_private(directory / "ca.key", _key_text(key))
         return cls(directory)
 
     @classmethod
@@ -85,7 +86,7 @@ class CertificateAuthority:
         certificate = builder.sign(self._key, hashes.SHA256())
         files = Issued(self._directory / f"{name}.pem", self._directory / f"{name}.p12")
         chain = certificate.public_bytes(_PEM) + self._certificate.public_bytes(_PEM)
-        _write(files.pem, _key_text(key) + chain, 0o600)
+        write_private(files.pem, _key_text(key) + chain)
         store = pkcs12.serialize_key_and_certificates(
             name.encode(),
             key,
@@ -93,7 +94,7 @@ class CertificateAuthority:
             [self._certificate],
             serialization.BestAvailableEncryption(STORE_PASSWORD.encode()),
         )
-        _write(files.pkcs12, store, 0o600)
+        write_private(files.pkcs12, store)
         return files
 
 
@@ -151,10 +152,4 @@ def _write_trust_store(file: Path, certificate: x509.Certificate) -> None:
     store = pkcs12.serialize_java_truststore(
         [trusted], serialization.BestAvailableEncryption(STORE_PASSWORD.encode())
     )
-    _write(file, store, 0o644)
-
-
-def _write(file: Path, data: bytes, mode: int) -> None:
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "wb") as opened:
-        opened.write(data)
+    write_private(file, store, 0o644)

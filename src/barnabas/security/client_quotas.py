@@ -1,7 +1,9 @@
 """Client quotas: what is configured for users, client ids and addresses, and what is in force."""
 
+import hashlib
 from collections.abc import Mapping
 from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from barnabas.security.quota_rate import Meter, TokenBucket
 
@@ -16,6 +18,11 @@ CLIENT_KEYS: Final = (PRODUCER, CONSUMER, REQUEST, MUTATION)
 MOST_ANSWERED: Final = 1_500_000
 MOST_PERCENT: Final = 1.0
 NS_PER_PERCENT: Final = 1e7
+# Clients that are found by one look-up, and meters beyond which those out of use are dropped.
+MOST_CLIENTS: Final = 50_000
+MOST_METERS: Final = 10_000
+# A client may name itself anew with each request. Longer names are not kept.
+LONGEST_CLIENT_ID: Final = 255
 
 # The name of a default entity, and of a part that an entity does not have.
 DEFAULT: Final = None
@@ -93,18 +100,28 @@ class ClientMeters:
             self.request.spend(took_ns / NS_PER_PERCENT)
 
 
+# What is measured, and whom the meter is for.
+_Key = tuple[str, QuotaEntity]
+
+
 class ClientQuotas:
     """The quotas of the cluster, and the meters of this broker's clients.
 
     Clients for which the same entity counts share a meter if the entity names what they share:
     all clients of a user have one meter if the user has a quota, as in Kafka.
+
+    A default quota makes a meter for each client id and each address, so meters that nothing is
+    recorded at any more are dropped from time to time. One that a connection still refers to is
+    found again: nobody gets a second one by waiting.
     """
 
     def __init__(self, window: Window, controller_window: Window) -> None:
         self.window = window
         self._controller_window = controller_window
         self.entities: dict[QuotaEntity, dict[str, float]] = {}
-        self._meters: dict[tuple[str, QuotaEntity], Meter | TokenBucket] = {}
+        self._meters: dict[_Key, Meter | TokenBucket] = {}
+        self._held: WeakValueDictionary[_Key, Meter | TokenBucket] = WeakValueDictionary()
+        self._sweep_at = MOST_METERS
         self._clients: dict[tuple[str, str], ClientMeters] = {}
         self.is_used = False  # by any user or client id
 
@@ -131,54 +148,63 @@ class ClientQuotas:
         if found is None:
             if len(self._clients) >= MOST_CLIENTS:
                 self._clients.clear()
-            found = self._clients[user, client_id] = self._made(user, client_id, now)
+            found = self._made(user, client_id, now)
+            if len(client_id) <= LONGEST_CLIENT_ID:
+                self._clients[user, client_id] = found
         return found
 
-    def connections_of(self, ip: str) -> Meter | None:
+    def connections_of(self, ip: str, now: float) -> Meter | None:
         """The meter of an address's new connections, None if they have no quota."""
         for entity in (QuotaEntity(ip=ip), QuotaEntity(ip=DEFAULT)):
             bound = self.entities.get(entity, {}).get(CONNECTION)
             if bound is not None:
-                key = (CONNECTION, QuotaEntity(ip=ip))
-                meter = self._meters.get(key)
-                if not isinstance(meter, Meter):
-                    meter = self._meters[key] = Meter(bound, *self.window)
-                meter.bound = bound
-                return meter
+                return self._meter_at((CONNECTION, QuotaEntity(ip=ip)), bound, now)
         return None
 
     def _made(self, user: str, client_id: str, now: float) -> ClientMeters:
         meters = ClientMeters()
-        meters.produce = self._meter(PRODUCER, user, client_id)
-        meters.consume = self._meter(CONSUMER, user, client_id)
-        meters.request = self._meter(REQUEST, user, client_id)
+        meters.produce = self._meter(PRODUCER, user, client_id, now)
+        meters.consume = self._meter(CONSUMER, user, client_id, now)
+        meters.request = self._meter(REQUEST, user, client_id, now)
         found = self.quota(user, client_id, MUTATION)
         if found is not None:
             key = (MUTATION, _shared(found[0], user, client_id))
-            bucket = self._meters.get(key)
+            bucket = self._held.get(key)
             if not isinstance(bucket, TokenBucket) or bucket.bound != found[1]:
                 bucket = TokenBucket(found[1], *self._controller_window, now)
-                self._meters[key] = bucket
+            self._keep(key, bucket, now)
             meters.mutations = bucket
         return meters
 
-    def _meter(self, name: str, user: str, client_id: str) -> Meter | None:
+    def _meter(self, name: str, user: str, client_id: str, now: float) -> Meter | None:
         found = self.quota(user, client_id, name)
         if found is None:
             return None
-        key = (name, _shared(found[0], user, client_id))
-        meter = self._meters.get(key)
+        return self._meter_at((name, _shared(found[0], user, client_id)), found[1], now)
+
+    def _meter_at(self, key: _Key, bound: float, now: float) -> Meter:
+        meter = self._held.get(key)
         if not isinstance(meter, Meter):
-            meter = self._meters[key] = Meter(found[1], *self.window)
-        meter.bound = found[1]
+            meter = Meter(bound, *self.window)
+        meter.bound = bound
+        self._keep(key, meter, now)
         return meter
 
+    def _keep(self, key: _Key, meter: Meter | TokenBucket, now: float) -> None:
+        if key not in self._meters and len(self._meters) >= self._sweep_at:
+            self._drop_idle(now)
+        self._meters[key] = self._held[key] = meter
 
-MOST_CLIENTS: Final = 50_000
+    def _drop_idle(self, now: float) -> None:
+        self._clients.clear()
+        self._meters = {key: each for key, each in self._meters.items() if not each.is_idle(now)}
+        self._sweep_at = max(MOST_METERS, 2 * len(self._meters))
 
 
 def _shared(entity: QuotaEntity, user: str, client_id: str) -> QuotaEntity:
     """The clients that share a meter: a default counts for each name on its own."""
+    if len(client_id) > LONGEST_CLIENT_ID:
+        client_id = hashlib.sha256(client_id.encode()).hexdigest()
     return QuotaEntity(
         ABSENT if entity.user is ABSENT else user,
         ABSENT if entity.client_id is ABSENT else client_id,

@@ -13,6 +13,8 @@ from barnabas.base.errors import ConfigError
 KEY: Final = "ssl.principal.mapping.rules"
 # Slashes in the expression and the replacement are escaped.
 _RULE: Final = re.compile(r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?))\s*")
+# Python writes the name of a group otherwise than Java; both write (?<= and (?<! alike.
+_NAMED_GROUP: Final = re.compile(r"\(\?<(?![=!])")
 
 
 class NotMapped(Exception):
@@ -61,7 +63,8 @@ def _rule(match: "re.Match[str]") -> _Rule:
     if default:
         return _Rule(None)
     try:
-        compiled = re.compile(pattern.replace("\\/", "/").replace("(?<", "(?P<"))
+        text = _NAMED_GROUP.sub("(?P<", pattern.replace("\\/", "/"))
+        compiled = re.compile(text, re.ASCII)  # as Java's \w, \d and \s
     except re.error as error:
         raise ConfigError(f"{KEY}: {pattern} is no regular expression: {error}") from None
     return _Rule(compiled, replacement.replace("\\/", "/"), case)

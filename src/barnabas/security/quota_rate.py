@@ -60,6 +60,11 @@ class Rate:
             since += (self._windows - 1 - full) * self._window_s
         return max(since, self._window_s)
 
+    def is_idle(self, now: float) -> bool:
+        """Whether nothing was recorded in the last windows, as in a new rate."""
+        self._purge(now)
+        return not self._samples
+
     def _purge(self, now: float) -> None:
         samples, oldest = self._samples, now - self._windows * self._window_s
         while samples and samples[0][0] <= oldest:
@@ -76,7 +81,7 @@ class Meter:
     recorded.
     """
 
-    __slots__ = ("_bound", "_sample", "_spare", "_spare_until", "rate")
+    __slots__ = ("__weakref__", "_bound", "_sample", "_spare", "_spare_until", "rate")
 
     def __init__(self, bound: float, windows: int = WINDOWS, window_s: float = WINDOW_S) -> None:
         self._bound = bound
@@ -125,6 +130,10 @@ class Meter:
         """What may be sent in one answer, so that a client with a small quota still progresses."""
         return int(self.bound * (windows - 1) * window_s)
 
+    def is_idle(self, now: float) -> bool:
+        """Whether a new meter would measure the same."""
+        return self.rate.is_idle(now)
+
     def has_room(self, size: int, now: float) -> bool:
         """Whether so much more stays within the bound."""
         return self.rate.total + size <= self.bound * self.rate.elapsed(now)
@@ -133,7 +142,7 @@ class Meter:
 class TokenBucket:
     """The quota on changes of topics (KIP-599): a burst is saved up, and may be overdrawn once."""
 
-    __slots__ = ("_at", "_most", "bound", "tokens")
+    __slots__ = ("__weakref__", "_at", "_most", "bound", "tokens")
 
     def __init__(self, bound: float, windows: int, window_s: float, now: float) -> None:
         self.bound = bound
@@ -154,6 +163,11 @@ class TokenBucket:
         if self.tokens >= 0:
             return 0
         return int(-self.tokens / self.bound * 1000) if self.bound > 0 else 1000
+
+    def is_idle(self, now: float) -> bool:
+        """Whether it is full, as a new bucket."""
+        self._fill(now)
+        return self.tokens >= self._most
 
     def _fill(self, now: float) -> None:
         self.tokens = min(self._most, self.tokens + (now - self._at) * self.bound)

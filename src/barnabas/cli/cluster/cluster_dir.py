@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO, Final
 
 from barnabas.base.ports import free_port
+from barnabas.base.private_files import write_private
 from barnabas.cli.cluster.cluster_properties import HOST, ClusterSettings, broker_properties
-from barnabas.cli.cluster.cluster_security import write_private
 from barnabas.cli.exit_codes import CommandFailed, Misused
 
 # l_type, l_whence, l_start, l_len and l_pid of Linux's struct flock.

@@ -16,7 +16,7 @@ from barnabas.cli.cluster.cluster_properties import ClusterSettings, check_overr
 from barnabas.cli.cluster.cluster_security import ClusterSecurity
 from barnabas.cli.cluster.cluster_supervisor import BrokerDied, Supervisor
 from barnabas.cli.cluster.cluster_zookeeper import ClusterZooKeeper
-from barnabas.cli.exit_codes import FAILED, OK, SIGNALLED, CommandFailed
+from barnabas.cli.exit_codes import FAILED, OK, SIGNALLED, CommandFailed, Misused
 from barnabas.cli.raw_client import RawClient
 from barnabas.cli.show import counted, show_table
 from barnabas.client.security import PLAINTEXT, SecurityContext
@@ -45,6 +45,11 @@ def run_cluster(
     directory = ClusterDir(data)
     directory.open()
     try:
+        if not secure and ClusterSecurity.is_of(directory.path):
+            raise Misused(
+                f"{directory.path} has a secure cluster: add --secure, or specify another"
+                " directory with --data"
+            )
         files = directory.brokers(choose_ports(base_port, brokers))
         if left_out := directory.left_out(brokers):
             names = ", ".join(left_out)

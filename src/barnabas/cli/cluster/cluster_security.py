@@ -4,11 +4,11 @@ Everything lies below DIR/secure and in DIR/client.properties, readable by its o
 kept for the next run.
 """
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from barnabas.base.private_files import write_private
 from barnabas.base.randomness import Random
 from barnabas.config.broker_config import broker_key
 from barnabas.config.jaas import jaas_text
@@ -38,7 +38,9 @@ class ClusterSecurity(NamedTuple):
         from barnabas.security.certificate_authority import CertificateAuthority
 
         directory = cluster / "secure"
-        directory.mkdir(mode=0o700, exist_ok=True)
+        for each in (directory, cluster / "zookeeper"):  # whose files have users and their keys
+            each.mkdir(mode=0o700, exist_ok=True)
+            each.chmod(0o700)
         authority = CertificateAuthority.open_or_create(directory)
         if not (directory / "broker.pem").exists():
             authority.issue("broker", ["localhost", "127.0.0.1", "::1"])
@@ -48,6 +50,11 @@ class ClusterSecurity(NamedTuple):
         if made != found:
             write_private(users, format_properties(made))
         return cls(directory, made[ADMIN], made[BROKER], made[ZOOKEEPER])
+
+    @classmethod
+    def is_of(cls, cluster: Path) -> bool:
+        """Whether an earlier run of the cluster was secure."""
+        return (cluster / "secure" / "users.properties").exists()
 
     @property
     def client_properties(self) -> Path:
@@ -153,11 +160,3 @@ class ClusterSecurity(NamedTuple):
                     continue
         finally:
             await session.close()
-
-
-def write_private(file: Path, text: str) -> None:
-    """Write a file that only its owner can read."""
-    file.unlink(missing_ok=True)
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as opened:
-        opened.write(text)

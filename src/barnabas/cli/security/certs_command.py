@@ -58,6 +58,8 @@ def issue(
 
     if not name or "/" in name or name.startswith("."):
         raise Misused(f"{name!r} cannot be the name of a file")
+    if name == "ca":
+        raise Misused("ca.pem is the certificate of the authority itself; choose another name")
     try:
         issued = CertificateAuthority(directory).issue(name, host or (), days)
     except ConfigError as error:

@@ -153,12 +153,14 @@ class AclAdmin:
                 if wanted.matches(acl):
                     claimed[acl] = number
                     break
-        for pattern in dict.fromkeys(acl.resource for acl in claimed):
-            gone = frozenset(acl.entry for acl in claimed if acl.resource == pattern)
+        by_pattern: dict[ResourcePattern, list[Acl]] = {}
+        for acl in claimed:
+            by_pattern.setdefault(acl.resource, []).append(acl)
+        for pattern, acls in by_pattern.items():
+            gone = frozenset(acl.entry for acl in acls)
             error = await self._failure(self._update(pattern, removed=gone))
-            for acl, number in claimed.items():
-                if acl.resource == pattern:
-                    results[number][acl] = error
+            for acl in acls:
+                results[claimed[acl]][acl] = error
         return results
 
     async def _failure(self, change: Awaitable[None]) -> BrokerError | None:

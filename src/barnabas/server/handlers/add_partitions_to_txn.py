@@ -25,6 +25,7 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
+from barnabas.server.cluster.metadata_cache import is_internal
 from barnabas.server.requests.access import Access, check
 from barnabas.server.requests.dispatch import Call
 from barnabas.server.transactions.fenced_errors import fenced_error
@@ -111,10 +112,12 @@ async def _of_client(broker: Broker, call: Call) -> Codes:
 
 
 def _denied(request: AddPartitions, access: Access) -> Codes:
-    """The codes of all partitions, if the client may not write to the topic of one."""
+    """The codes of all partitions, if the client may not write to the topic of one. No client
+    may write to the topics of the coordinators."""
     topics = {each.topic for each in request.partitions}
     may = {
-        topic: access.may(Operation.WRITE, ResourceType.TOPIC, topic) for topic in sorted(topics)
+        topic: not is_internal(topic) and access.may(Operation.WRITE, ResourceType.TOPIC, topic)
+        for topic in sorted(topics)
     }
     if all(may.values()):
         return {}

@@ -6,10 +6,9 @@ from kio.schema.describe_cluster.v1.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v1.response import DescribeClusterBroker, DescribeClusterResponse
 
 from barnabas.base.errors import ErrorCode
-from barnabas.security.acls import ResourceType
 from barnabas.server.broker import Broker
 from barnabas.server.requests import authorized
-from barnabas.server.requests.access import authorized_operations
+from barnabas.server.requests.access import cluster_operations
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
@@ -30,7 +29,7 @@ def handle(broker: Broker, request: DescribeClusterRequest, call: Call) -> Descr
             for b in broker.metadata.brokers_on(call.connection.listener)
             for host, port in [b.endpoint(call.connection.listener)]
         ),
-        cluster_authorized_operations=authorized_operations(call.access, ResourceType.CLUSTER)
+        cluster_authorized_operations=cluster_operations(call.access)
         if request.include_cluster_authorized_operations
         else authorized.NOT_ASKED,
     )

@@ -27,7 +27,7 @@ from barnabas.server.cluster.metadata_cache import TopicImage, is_internal
 from barnabas.server.cluster.topic_creation import Made, NewTopic
 from barnabas.server.cluster.topic_names import check_topic_name
 from barnabas.server.groups.offsets_topic import OFFSETS_TOPIC
-from barnabas.server.requests.access import authorized_operations
+from barnabas.server.requests.access import authorized_operations, cluster_operations
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import NO_THROTTLE, adapt, response_type
@@ -272,7 +272,7 @@ def _response(
         topics=tuple(topics),
     )
     if getattr(call.sent, "include_cluster_authorized_operations", False):
-        operations = authorized_operations(call.access, ResourceType.CLUSTER)
+        operations = cluster_operations(call.access)
         until_10 = adapt(response, response_type(ApiKey.METADATA, 10))
         return replace(until_10, cluster_authorized_operations=operations)
     return response

@@ -84,11 +84,16 @@ class ConnectionQuotas:
             return f"max.connections.per.ip={per_ip} is reached for {host}"
         return None
 
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether brokers have connected beyond `max.connections`, which they may."""
+        return self._total > self.limits.max_connections
+
     def throttle_ms(self, host: str, now: float) -> int:
         """For how long a new connection from this address waits to be closed; 0: it may stay."""
         if self._client_quotas is None:
             return 0
-        meter = self._client_quotas.connections_of(host)
+        meter = self._client_quotas.connections_of(host, now)
         throttle_ms = 0 if meter is None else meter.record(1, now)
         if meter is not None and throttle_ms:
             meter.rate.record(-1, now)  # it is closed, and does not count

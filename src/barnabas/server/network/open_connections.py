@@ -55,11 +55,25 @@ class OpenConnections:
             return "the broker stops"
         if refusal is None:
             watch.arm()
+            if self._quotas.is_exceeded:
+                self._make_room()
             if throttle_ms := self._quotas.throttle_ms(connection.host, connection.now()):
                 connection.close_later(throttle_ms)
             elif delay_ms := self._quotas.delay_ms(connection.listener, connection.now()):
                 connection.throttle(delay_ms)
         return refusal
+
+    def _make_room(self) -> None:
+        """Close the client's connection that was used least recently: another broker connects."""
+        protected = self._quotas.limits.protected_listener
+        others = [
+            each
+            for each in self._idle_watches
+            if each.listener != protected and not each.is_closing
+        ]
+        if others:
+            least = min(others, key=lambda each: each.last_active)
+            least.close("max.connections is reached, and a broker connects")
 
     def lost(self, connection: Connection) -> None:
         self._timer.cancel(self._idle_watches.pop(connection))

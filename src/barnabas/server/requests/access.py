@@ -101,6 +101,12 @@ def authorized_operations(access: Access, type_: ResourceType, name: str = CLUST
     )
 
 
+def cluster_operations(access: Access) -> int:
+    """Those of the cluster: none, as in Kafka, for a client that may not describe it."""
+    may = access.may(Operation.DESCRIBE, ResourceType.CLUSTER)
+    return authorized_operations(access, ResourceType.CLUSTER) if may else 0
+
+
 class Admitted(NamedTuple):
     """A request without what its client has no right to (None: nothing is left), and the rest of
     the response, which says so."""

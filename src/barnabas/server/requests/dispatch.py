@@ -23,7 +23,7 @@ from barnabas.server.network.connection import Connection
 from barnabas.server.requests.access import EVERYTHING, Access, Rights, admit, joined
 from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply, Work, given
 from barnabas.server.requests.startup_gate import StartupGate
-from barnabas.server.requests.throttle import Throttle
+from barnabas.server.requests.throttle import EXEMPT, Throttle, after
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.bounds import count_elements
 from barnabas.wire.schema import MalformedRequest, Message, newest, read_as_sent, write_response
@@ -182,8 +182,9 @@ class Dispatch:
             copy = bytes(body)
             response = self._read_elsewhere(key, version, client_id, copy, connection)
         else:
+            began = 0 if self._throttle is None else self._throttle.stopwatch()
             sent = read_as_sent(key, version, body)
-            response = self._handled(key, version, sent, newest, client_id, connection)
+            response = self._handled(key, version, sent, newest, client_id, connection, began)
         if not inspect.isawaitable(response) and count_elements(response) <= LARGE_RESPONSE:
             self._statistics.count_errors(key, response)
             return write_response(key, version, correlation_id, response)
@@ -210,7 +211,8 @@ class Dispatch:
         def adapted(key: ApiKey, admitted: Message) -> Message:
             return request if admitted is sent else newest(key, admitted)
 
-        response = self._handled(key, version, sent, adapted, client_id, connection)
+        began = 0 if self._throttle is None else self._throttle.stopwatch()
+        response = self._handled(key, version, sent, adapted, client_id, connection, began)
         return await response if inspect.isawaitable(response) else response
 
     def _handled(
@@ -221,27 +223,29 @@ class Dispatch:
         adapted: Callable[[ApiKey, Message], Message],
         client_id: str | None,
         connection: Connection,
+        began: int,
     ) -> Message | Awaitable[Message]:
         """The response to what the client has a right to, and the refusal of the rest."""
+        throttle, meters = self._throttle, None
+        if throttle is not None and throttle.is_used:
+            meters = throttle.meters(connection, client_id)
         access: Access = EVERYTHING
+        admitted: Message | None = sent
         refused: Sequence[Message] = ()
         if self._authorizer is not None:
             access = Rights(self._authorizer, connection, key)
-            sent, refused = admit(key, version, sent, access)
-            if sent is None:
-                return joined(key, version, refused[0], refused[1:])
-        throttle, meters, began = self._throttle, None, 0
-        if throttle is not None and throttle.is_used:
-            meters, began = throttle.meters(connection, client_id), throttle.stopwatch()
-        call = Call(version, sent, client_id, connection, self._served, access, meters)
-        response = self._message_handlers[key](adapted(key, sent), call)
-        if throttle is not None and meters is not None:
-            response = _after(
-                response, lambda done: throttle.on_message(key, done, meters, began, connection)
-            )
-        if not refused:
+            admitted, refused = admit(key, version, sent, access)
+        response: Message | Awaitable[Message]
+        if admitted is None:
+            response = joined(key, version, refused[0], refused[1:])
+        else:
+            call = Call(version, admitted, client_id, connection, self._served, access, meters)
+            response = self._message_handlers[key](adapted(key, admitted), call)
+            if refused:
+                response = after(response, lambda done: joined(key, version, done, refused))
+        if throttle is None or meters is None or (admitted is not None and key in EXEMPT):
             return response
-        return _after(response, lambda done: joined(key, version, done, refused))
+        return throttle.on_response(response, meters, began, connection)
 
     async def _later(
         self, key: ApiKey, version: int, correlation_id: int, response: Message | Awaitable[Any]
@@ -254,19 +258,6 @@ class Dispatch:
         self._statistics.count_errors(key, response)
         write = partial(write_response, key, version, correlation_id, response)
         return await self._offload(write) if count_elements(response) > LARGE_RESPONSE else write()
-
-
-def _after(
-    response: Any | Awaitable[Any], then: Callable[[Message], Message]
-) -> Message | Awaitable[Message]:
-    """`then` of the response, now or when it comes."""
-    if not inspect.isawaitable(response):
-        return then(response)
-
-    async def later() -> Message:
-        return then(await response)
-
-    return later()
 
 
 def _client_id(frame: memoryview, length: int) -> str | None:

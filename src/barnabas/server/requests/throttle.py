@@ -5,9 +5,11 @@ the event loop. The response leaves at once, as in Kafka (KIP-219). A Fetch beyo
 an empty response: its records are not counted, and the client asks again.
 """
 
+import inspect
 import struct
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from barnabas.base.clock import Stopwatch
 from barnabas.security.client_quotas import NS_PER_PERCENT, ClientMeters, ClientQuotas
@@ -21,8 +23,8 @@ _INT = struct.Struct(">i")
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _SESSION: Final = struct.Struct(">ihi")  # throttle time, error code, session id
 _SESSIONS_SINCE: Final = 7
-# Requests among brokers have no quota.
-_EXEMPT: Final = frozenset(
+# Requests among brokers have no quota, if the client may send them.
+EXEMPT: Final = frozenset(
     {
         ApiKey.LEADER_AND_ISR,
         ApiKey.STOP_REPLICA,
@@ -59,18 +61,34 @@ class Throttle:
         )
         return meters if meters else None
 
-    def on_message(
-        self, key: ApiKey, response: Message, meters: ClientMeters, began: int, client: Connection
-    ) -> Message:
-        """The response, with the throttle time if the client is beyond its request quota."""
-        if meters.request is None or key in _EXEMPT:
+    def on_response(
+        self,
+        response: Message | Awaitable[Message],
+        meters: ClientMeters,
+        began: int,
+        client: Connection,
+    ) -> Message | Awaitable[Message]:
+        """The response, with the throttle time if the client is beyond its request quota.
+
+        Of one that comes later only the time that it takes on the loop counts, not its waits.
+        """
+        if meters.request is None:
             return response
         took = self.stopwatch() - began
+        if not inspect.isawaitable(response):
+            return self._measured_message(response, meters, took, client)
+        timed = _Timed(response, self.stopwatch, took)
+        return after(timed, lambda done: self._measured_message(done, meters, timed.took, client))
+
+    def _measured_message(
+        self, response: Message, meters: ClientMeters, took: int, client: Connection
+    ) -> Message:
         ms = self._request_ms(meters, took, client.now())
-        if ms:
-            client.throttle(ms)
-            if hasattr(response, "throttle_time") and ms > 0:
-                return replace(response, throttle_time=duration(ms))
+        if not ms:
+            return response
+        client.throttle(ms)
+        if hasattr(response, "throttle_time"):
+            return replace(response, throttle_time=duration(ms))
         return response
 
     def on_frame(
@@ -163,3 +181,41 @@ def _throttled_fetch(version: int, reply: Answer, ms: int, *, is_empty: bool) ->
     head = bytearray(parts[0])
     _INT.pack_into(head, at, ms)
     return [bytes(head), *parts[1:]]
+
+
+def after(
+    response: Message | Awaitable[Message], then: Callable[[Message], Message]
+) -> Message | Awaitable[Message]:
+    """`then` of the response, now or when it comes."""
+    if not inspect.isawaitable(response):
+        return then(response)
+
+    async def later() -> Message:
+        return then(await response)
+
+    return later()
+
+
+class _Timed(Generator[Any, None, Message]):
+    """A response that comes later; `took` adds up the time on the loop that it takes."""
+
+    def __init__(self, response: Awaitable[Message], stopwatch: Stopwatch, took: int) -> None:
+        self._steps: Any = response.__await__()
+        self._stopwatch = stopwatch
+        self.took = took
+
+    def __await__(self) -> Generator[Any, None, Message]:
+        return self
+
+    def send(self, value: None) -> Any:
+        return self._timed(self._steps.send, value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._timed(self._steps.throw, *error)
+
+    def _timed(self, step: Callable[..., Any], *given: Any) -> Any:
+        began = self._stopwatch()
+        try:
+            return step(*given)
+        finally:
+            self.took += self._stopwatch() - began
