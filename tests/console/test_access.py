@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from barnabas.base.clock import SystemClock
 from barnabas.base.randomness import Random
 from barnabas.cli.exit_codes import Misused
 from barnabas.client.security import SecurityContext
@@ -15,7 +16,7 @@ from barnabas.console.console_command import _security
 from barnabas.console.console_options import ConsoleOptions
 from barnabas.console.pages.pipelines_page import _command
 from barnabas.console.pages.sign_in_page import login_properties
-from barnabas.console.web.access import COOKIE, Sessions
+from barnabas.console.web.access import Sessions
 from barnabas.console.web.actions import WrongInput
 from tests.console.conftest import ConsoleProcess, running_console
 from tests.support.broker import BrokerProcess
@@ -42,13 +43,13 @@ def test_people_cannot_sign_in_with_the_bearer_token_of_the_console() -> None:
 
 
 def test_requests_of_strangers_end_no_session_of_a_person() -> None:
-    sessions = Sessions(Random())
+    sessions = Sessions(Random(), SystemClock())
     known = sessions.begin()
     known.person = "ada"
     for _ in range(2_000):
         last = sessions.begin()
-    assert sessions.find({COOKIE: known.id}) is known
-    assert sessions.find({COOKIE: last.id}) is last
+    assert sessions.find({sessions.cookie: known.id}) is known
+    assert sessions.find({sessions.cookie: last.id}) is last
 
 
 @pytest.mark.parametrize("topic", ["../../etc", "/etc/x", "..", "--to=/etc", "a/b", ""])

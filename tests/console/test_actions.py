@@ -100,12 +100,16 @@ def test_a_topic_is_deleted_only_by_its_name(
     visit: Visit, topic: str, broker: BrokerProcess
 ) -> None:
     person = visit()
-    for typed, outcome in (("wrong", "failed"), (topic, f"Topic {topic} was deleted.")):
-        page = person.open(f"topics/{topic}/actions", topic)
-        page.get_by_label("Type its name").fill(typed)
-        page.get_by_role("button", name="Delete…").click()
-        person.confirm("Delete")
-        page.get_by_text(outcome).first.wait_for()
+    page = person.open(f"topics/{topic}/actions", topic)
+    page.get_by_label("Type its name").fill("wrong")
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_text("“wrong” is another name").wait_for()
+    person.complaints.clear()  # the browser's line about the status 400
+    person.open(f"topics/{topic}/actions", topic)
+    page.get_by_label("Type its name").fill(topic)
+    page.get_by_role("button", name="Delete…").click()
+    person.confirm("Delete")
+    page.get_by_text(f"Topic {topic} was deleted.").wait_for()
     client = admin.AdminClient({"bootstrap.servers": broker.bootstrap})
     assert topic not in client.list_topics().topics
     person.check()

@@ -93,7 +93,7 @@ def test_many_changes_of_a_topic_are_one_event() -> None:
 
 def test_values_are_shown_by_what_they_are() -> None:
     assert show_data(b'{"a":1}', "auto", None).kind == "JSON"
-    assert show_data(b"plain", "auto", None) == ("text", "plain", 5)
+    assert show_data(b"plain", "auto", None) == ("text", "plain", 5, False)
     assert show_data(b"\xff\x00", "auto", None).kind == "hex"
     assert show_data(None, "auto", None).kind == "null"
     assert hexdump(b"AB").startswith("00000000  41 42 ")

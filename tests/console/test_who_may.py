@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 from starlette.requests import Request
 
+from barnabas.base.clock import SystemClock
 from barnabas.base.randomness import Random
 from barnabas.cli.main import run
 from barnabas.console.console_options import ConsoleOptions
@@ -95,7 +96,7 @@ def test_the_header_is_believed_of_named_proxies_only(capfd: pytest.CaptureFixtu
 
     def person(peer: str) -> str:
         options = ConsoleOptions("b:1", user_header="X-Person", proxies=("10.0.0.5",))
-        state = SimpleNamespace(options=options, sessions=Sessions(Random()))
+        state = SimpleNamespace(options=options, sessions=Sessions(Random(), SystemClock()))
         scope = {
             "type": "http",
             "path": "/",

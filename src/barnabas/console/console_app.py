@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from barnabas.console.cluster.console_client import ClusterFailed
+from barnabas.console.cluster.console_client import ClusterFailed, Unreachable
 from barnabas.console.console_state import ConsoleState
 from barnabas.console.pages import (
     cluster_page,
@@ -33,7 +33,7 @@ from barnabas.console.pages import (
     topics_page,
     transactions_page,
 )
-from barnabas.console.web.access import Guard, is_loopback
+from barnabas.console.web.access import HEADERS, Guard, is_loopback
 from barnabas.console.web.page import Page, SignInNeeded, live_page, sign_in_first
 from barnabas.console.web.rendering import STATIC
 
@@ -100,6 +100,7 @@ def build_app(state: ConsoleState) -> Starlette:
             SignInNeeded: _sign_in,
             ClusterFailed: _cluster_failed,
             HTTPException: _http_error,
+            Exception: _bug,
         },
     )
     app.state.console = state
@@ -111,8 +112,17 @@ async def _sign_in(request: Request, _: Exception) -> Response:
 
 
 async def _cluster_failed(request: Request, failure: Exception) -> Response:
-    given = {"title": "The cluster says no", "what": str(failure)}
-    return Page(request).render("refused.html", given, 502)
+    is_absent = isinstance(failure, Unreachable)
+    title = "The cluster does not answer" if is_absent else "This cannot be shown"
+    return Page(request).render("refused.html", {"title": title, "what": str(failure)}, 502)
+
+
+async def _bug(request: Request, _: Exception) -> Response:
+    """The traceback is on the console's log."""
+    what = "This is a bug of the console; its log has the details. Other pages work."
+    page = Page(request).render("refused.html", {"title": "This page failed", "what": what}, 500)
+    page.headers.update(HEADERS)
+    return page
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -41,8 +41,12 @@ _LINGER_S: Final = 10.0
 class ClusterHandle:
     """One cluster as one user of it sees it: client, caches, and the watch while people look."""
 
-    def __init__(self, bootstrap: str, security: SecurityContext, offload: Offload, clock: Clock):
-        self.client = ConsoleClient(bootstrap, security)
+    def __init__(
+        self, bootstrap: str, properties: Mapping[str, str], offload: Offload, clock: Clock
+    ) -> None:
+        """Raises ConfigError"""
+        self.properties = properties
+        self.client = ConsoleClient(bootstrap, SecurityContext.of(properties))
         self.index = TopicIndexCache(self.client, offload)
         self.lags = GroupLags(self.client, self.index, clock)
         self.metrics = BrokerMetrics(self.client, offload)
@@ -96,7 +100,7 @@ class ConsoleState:
         self.random = Random()
         self._executor = ThreadPoolExecutor(_THREADS)
         self.offload: Offload = ThreadOffload(self._executor)
-        self.sessions = Sessions(self.random)
+        self.sessions = Sessions(self.random, self.clock, f"{options.bootstrap} {options.port}")
         self.audit = AuditLog(self.clock, options.audit_log)
         self.templates = Templates()
         self.registry = SchemaRegistry(options.registry) if options.registry else None
@@ -112,8 +116,7 @@ class ConsoleState:
 
     def handle(self, properties: Mapping[str, str]) -> ClusterHandle:
         """The cluster with these properties of the client. Raises ConfigError."""
-        security = SecurityContext.of(properties)
-        return ClusterHandle(self.options.bootstrap, security, self.offload, self.clock)
+        return ClusterHandle(self.options.bootstrap, properties, self.offload, self.clock)
 
     async def pause(self, seconds: float) -> bool:
         """Wait; False at once if the console stops, which ends every live view."""
@@ -123,6 +126,7 @@ class ConsoleState:
 
     def close(self) -> None:
         self.cluster.close()
+        self.sessions.close()
         for run in self.pipeline_runs.values():
             run.stop()
         self._executor.shutdown(wait=False, cancel_futures=True)

@@ -5,6 +5,7 @@ Kafka's protocol has no such figures: of other brokers the console knows its own
 """
 
 import asyncio
+import contextlib
 import re
 import urllib.request
 from collections.abc import Mapping
@@ -51,7 +52,7 @@ class BrokerMetrics:
     def __init__(self, client: ConsoleClient, offload: Offload) -> None:
         self._client = client
         self._offload = offload
-        self._urls: dict[int, str | None] = {}
+        self._urls: dict[int, str] = {}
         self._totals: dict[int, Totals] = {}
         self._found: dict[int, BrokerLatency] = {}
         self._at_s = float("-inf")
@@ -69,34 +70,43 @@ class BrokerMetrics:
 
     async def _read(self, broker: Broker, now: float) -> BrokerLatency | None:
         if broker.id not in self._urls:
-            self._urls[broker.id] = await self._url(broker)
-        url = self._urls[broker.id]
-        if url is None:
+            with contextlib.suppress(ClusterFailed):
+                self._urls[broker.id] = await self._url(broker)
+        url = self._urls.get(broker.id)
+        if not url:
             return None
         try:
             page = await self._offload(lambda: _fetch(url))
         except (OSError, ValueError):
+            del self._urls[broker.id]  # it may start again with another address
             return None
         totals = read_totals(page, now)
         before = self._totals.get(broker.id)
         self._totals[broker.id] = totals
         return decide_latency(before, totals)
 
-    async def _url(self, broker: Broker) -> str | None:
-        try:
-            configs = await read_configs(self._client, BROKER, str(broker.id))
-        except ClusterFailed:
-            return None
-        for each in configs:
+    async def _url(self, broker: Broker) -> str:
+        """Empty if the broker serves none. Raises ClusterFailed."""
+        for each in await read_configs(self._client, BROKER, str(broker.id)):
             if each.name == _LISTENER and each.value:
                 host, _, port = each.value.rpartition(":")
                 host = broker.host if host.strip("[]") in _ANY else host
-                return f"http://{host}:{port}/metrics" if port not in ("", "0") else None
+                return f"http://{host}:{port}/metrics" if port not in ("", "0") else ""
+        return ""
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A broker names its own address, and leads to no other."""
+
+    def redirect_request(self, *_: object) -> None:
         return None
 
 
+_opener: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect)
+
+
 def _fetch(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
+    with _opener.open(url, timeout=_TIMEOUT_S) as answer:
         page: bytes = answer.read(_LARGEST)
     return page.decode("utf-8", "replace")
 

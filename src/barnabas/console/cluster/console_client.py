@@ -25,6 +25,8 @@ CLIENT_ID: Final = "barnabas-console"
 EARLIEST: Final = -2
 LATEST: Final = -1
 _ROUND_TRIPS: Final = 50
+_BROKERS: Final = 1
+_ALTER: Final = 7
 _READ_UNCOMMITTED: Final = 0
 _RETRIED: Final = (
     ErrorCode.not_leader_or_follower,
@@ -85,6 +87,8 @@ class ConsoleClient(RawClient):
         brokers = sorted(
             (Broker(each.node_id, each.host, each.port, each.rack) for each in answer.brokers),
         )
+        if not brokers:
+            raise Unreachable("a broker answers, but no broker is in the cluster yet")
         self._metadata.brokers = {each.id: (each.host, each.port) for each in brokers}
         self._metadata.controller = answer.controller_id
         return ClusterView(answer.cluster_id, answer.controller_id, tuple(brokers))
@@ -151,8 +155,20 @@ class ConsoleClient(RawClient):
             return api in self._apis[broker]
         return False
 
+    async def may_alter(self) -> bool:
+        """True if the cluster lets this client's user alter it (ALTER on the cluster)."""
+        request = fields(include_cluster_authorized_operations=True, endpoint_type=_BROKERS)
+        broker = (await self.view()).ids[0]
+        answer = await self.ask_broker(broker, ApiKey.DESCRIBE_CLUSTER, request)
+        allowed = int(answer.cluster_authorized_operations)
+        return allowed >= 0 and bool(allowed >> _ALTER & 1)
+
     def address_of(self, broker: int) -> Address:
-        return self._metadata.address(broker)
+        """Raises Unreachable, if the broker is not in the cluster"""
+        try:
+            return self._metadata.address(broker)
+        except PeerGone as failure:
+            raise Unreachable(str(failure)) from None
 
     async def exchange(
         self, address: Address, frame: Callable[[int], bytes], timeout_s: float

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
@@ -29,6 +30,11 @@ class ListedGroup(NamedTuple):
     @property
     def is_spark(self) -> bool:
         return is_spark(self.name)
+
+
+def group_link(name: str) -> str:
+    """The group's page, from the console's root; names may have any character."""
+    return f"group?{urlencode({'name': name})}"
 
 
 def is_spark(group: str) -> bool:

@@ -29,8 +29,14 @@ class Sizes(NamedTuple):
     offset_lag: dict[tuple[TopicPartition, int], int]
 
     def of_topic(self, topic: str) -> int | None:
-        found = [size for (each, _), size in self.replicas.items() if each.topic == topic]
-        return sum(found) if found else None
+        return self.by_topic().get(topic)
+
+    def by_topic(self) -> dict[str, int]:
+        """The bytes of each topic of which a broker reported any."""
+        found: dict[str, int] = {}
+        for (at, _), size in self.replicas.items():
+            found[at.topic] = found.get(at.topic, 0) + size
+        return found
 
 
 class TopicOffsets(NamedTuple):

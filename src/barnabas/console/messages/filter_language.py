@@ -34,6 +34,8 @@ _MATHS: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Div: operator.truediv,
     ast.Mod: operator.mod,
 }
+_QUIET: Final = re2.Options()
+_QUIET.log_errors = False
 _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "len": len,
     "int": int,
@@ -44,7 +46,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "startswith": lambda text, start: str(text).startswith(str(start)),
     "endswith": lambda text, end: str(text).endswith(str(end)),
     "contains": lambda text, part: str(part) in str(text),
-    "matches": lambda text, pattern: re2.search(pattern, str(text)) is not None,
+    "matches": lambda text, pattern: re2.search(pattern, str(text), _QUIET) is not None,
 }
 _FIELDS: Final = ("key", "value", "headers", "partition", "offset", "timestamp")
 _PATH: Final = re.compile(r"\.([A-Za-z_]\w*)|\[(\d+)\]|\[['\"]([^'\"]+)['\"]\]")
@@ -62,9 +64,9 @@ def compile_filter(kind: str, text: str) -> Callable[[Message], bool]:
     wanted = text.lower()
     match kind:
         case "key":
-            return lambda message: wanted in str(message["key"]).lower()
+            return lambda message: wanted in (message["key"] or "").lower()
         case "value":
-            return lambda message: wanted in str(message["value"]).lower()
+            return lambda message: wanted in (message["value"] or "").lower()
         case "header":
             return lambda message: wanted in _headers(message["headers"]).lower()
         case "path":
@@ -92,7 +94,9 @@ def _compile_path(text: str) -> Callable[[Message], bool]:
             found = _item(found, int(number) if number else name or quoted)
         if not equals:
             return found is not None
-        return json.dumps(found) == wanted or str(found) == wanted.strip("=").strip().strip("\"'")
+        return json.dumps(found, ensure_ascii=False) == wanted or str(found) == wanted.strip(
+            "="
+        ).strip().strip("\"'")
 
     return keeps
 
@@ -117,7 +121,7 @@ def _compile_expression(text: str) -> Callable[[Message], bool]:
         names = {**message, "value": _parsed(message["value"]), "key": _parsed(message["key"])}
         try:
             return bool(_evaluate(tree, names))
-        except (TypeError, ValueError, ArithmeticError):
+        except (TypeError, ValueError, ArithmeticError, re2.error):
             return False  # the message has no such field, or it is of another type
 
     return keeps
@@ -125,15 +129,32 @@ def _compile_expression(text: str) -> Callable[[Message], bool]:
 
 def _check(tree: ast.expr) -> None:
     """Raises WrongFilter for anything that the language does not have"""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id not in (*_FIELDS, *_FUNCTIONS):
-            raise WrongFilter(f"{node.id} is not one of {', '.join(_FIELDS)}")
+    called = []
+    for node in ast.walk(tree):  # a call comes before its function's name
         if isinstance(node, ast.Call):
             is_known = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS
             if not is_known or node.keywords:
                 raise WrongFilter(f"functions are {', '.join(_FUNCTIONS)}")
+            called.append(node.func)
+            _check_pattern(node)
+        if isinstance(node, ast.Name) and node not in called and node.id not in _FIELDS:
+            raise WrongFilter(f"{node.id} is not one of {', '.join(_FIELDS)}")
         if not isinstance(node, _NODES):
             raise WrongFilter(f"{type(node).__name__} is not part of the language of filters")
+
+
+def _check_pattern(call: ast.Call) -> None:
+    match call:
+        case ast.Call(func=ast.Name(id="matches"), args=[_, ast.Constant(value=str(pattern))]):
+            try:
+                re2.compile(pattern, _QUIET)
+            except re2.error as wrong:
+                raise WrongFilter(f"the pattern {pattern}: {_words(wrong)}") from None
+
+
+def _words(wrong: re2.error) -> str:
+    (said,) = wrong.args or ("it cannot be read",)
+    return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
 
 
 _NODES: Final = (
@@ -206,6 +227,6 @@ def _parsed(text: Any) -> Any:
     if isinstance(text, str) and text[:1] in ("{", "[", '"'):
         try:
             return json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return text
     return text

@@ -1,12 +1,14 @@
 """A filter in a process of its own, with bounds on memory and processor time.
 
-A line of JSON goes in, a list of messages; a line comes out, the indexes of those that are kept.
+It prints a line when it is ready. Then a line of JSON goes in, a list of messages, and a line comes
+out, the indexes of those that are kept.
 `python -m barnabas.console.messages.filter_process KIND TEXT` is the process.
 """
 
 import asyncio
 import contextlib
 import json
+import math
 import resource
 import sys
 from collections.abc import Sequence
@@ -16,8 +18,8 @@ from barnabas.base.errors import BarnabasError
 from barnabas.console.messages.filter_language import WrongFilter, compile_filter
 
 _MEMORY: Final = 768 * 1024 * 1024
-_PROCESSOR_S: Final = 30
-_BATCH_S: Final = 5.0
+_BATCH_S: Final = 5
+_START_S: Final = 30
 _LINE: Final = 64 * 1024 * 1024
 
 
@@ -46,24 +48,33 @@ class FilterProcess:
             stderr=asyncio.subprocess.DEVNULL,
             limit=_LINE,
         )
-        return cls(process)
+        started = cls(process)
+        try:
+            await started._line(_START_S)  # Python starts slowly on a busy machine
+        except BaseException:
+            await started.close()
+            raise
+        return started
 
     async def keep(self, messages: Sequence[dict[str, Any]]) -> list[int]:
         """The indexes of the messages that the filter keeps. Raises FilterStopped."""
         assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(messages).encode() + b"\n")
+        found: list[int] = await self._line(2 * _BATCH_S)
+        return found
+
+    async def _line(self, within_s: float) -> Any:
+        assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
-            self._process.stdin.write(json.dumps(messages).encode() + b"\n")
-            async with asyncio.timeout(_BATCH_S):
+            async with asyncio.timeout(within_s):
                 await self._process.stdin.drain()
-                line = await self._process.stdout.readline()
-            found: list[int] = json.loads(line)
+                return json.loads(await self._process.stdout.readline())
         except (TimeoutError, ValueError, ConnectionError):
             raise FilterStopped(
-                f"the filter was stopped: it may take {_BATCH_S:g} seconds for a batch and"
+                f"the filter was stopped: it may take {_BATCH_S} seconds for a batch and"
                 f" {_MEMORY // 2**20} MiB of memory"
             ) from None
-        return found
 
     async def close(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -73,9 +84,12 @@ class FilterProcess:
 
 def main(kind: str, text: str) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (_PROCESSOR_S, _PROCESSOR_S))
     keeps = compile_filter(kind, text)
+    print("[]", flush=True)
     for line in sys.stdin:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        limit = math.ceil(used.ru_utime + used.ru_stime) + _BATCH_S
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
         messages = json.loads(line)
         print([n for n, message in enumerate(messages) if keeps(message)], flush=True)
 

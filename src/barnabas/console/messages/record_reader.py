@@ -1,10 +1,10 @@
-"""Reading of a topic's messages: from offsets, a time, the last N, or live; until it is cancelled.
+"""Reading of a topic's messages: forward from offsets, a time or live, or the newest ones first.
 
 Every Fetch is made on the event loop with the console's own client. No offset is committed.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -13,14 +13,15 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.client.fetch import BY_NAME, Fetch, read_fetch_response, write_fetch_request
 from barnabas.client.frames import MalformedResponse
+from barnabas.client.retries import STALE_LEADER, error_words
 from barnabas.console.cluster.console_client import (
     CLIENT_ID,
     EARLIEST,
     LATEST,
     ClusterFailed,
     ConsoleClient,
+    Unreachable,
 )
-from barnabas.console.cluster.topic_index import PartitionRow
 from barnabas.wire.fetch.fetch_codec import FetchPartition, FetchTopic
 from barnabas.wire.records.batch import BatchHeader, headers
 from barnabas.wire.records.records import Record, read_records
@@ -29,6 +30,12 @@ _MAX_BYTES: Final = 1_000_000
 _WAIT_MS: Final = 500
 _TIMEOUT_S: Final = 10.0
 _PAUSE_S: Final = 0.25
+_WITHOUT_LEADER_S: Final = 60.0
+_WINDOW: Final = 20_000  # messages of all partitions that are read at first, to find the newest
+_WIDER: Final = 4
+
+# The leader of each partition, by what the cluster reports now; -1 if there is none.
+Leaders = Callable[[], Awaitable[Mapping[int, int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,21 @@ class ReadPlan:
     topic: str
     starts: Mapping[int, int]
     ends: Mapping[int, int]
+
+    def windows(self, limit: int, *, is_filtered: bool) -> Iterator["ReadPlan"]:
+        """The same messages in parts, the newest part first, each larger than the one before.
+
+        The first has `limit` messages of each partition, unless those are very many.
+        """
+        each = _WINDOW // max(1, len(self.starts))
+        size = max(each if is_filtered else min(limit, each), -(-limit // max(1, len(self.starts))))
+        ends = dict(self.ends)
+        while any(ends[number] > start for number, start in self.starts.items()):
+            starts = {
+                number: max(start, ends[number] - size) for number, start in self.starts.items()
+            }
+            yield ReadPlan(self.topic, starts, ends)
+            ends, size = starts, size * _WIDER
 
 
 class ReadMessage(NamedTuple):
@@ -49,27 +71,17 @@ class ReadMessage(NamedTuple):
 
 
 async def plan_reading(
-    client: ConsoleClient,
-    topic: str,
-    partitions: list[PartitionRow],
-    where: str,
-    value: int,
+    client: ConsoleClient, topic: str, leaders: Mapping[int, int], where: str, value: int
 ) -> ReadPlan:
-    """`where` is newest (the last `value` of each partition), oldest, offset, time or live."""
-    leaders = {TopicPartition(topic, each.partition): each.leader for each in partitions}
-    ends = await client.offsets(leaders, leaders, LATEST)
-    begins = await client.offsets(leaders, leaders, EARLIEST)
+    """`where` is newest, oldest, offset, time or live; `value` an offset or a time."""
+    by_partition = {TopicPartition(topic, number): leader for number, leader in leaders.items()}
+    ends = await client.offsets(by_partition, by_partition, LATEST)
+    begins = await client.offsets(by_partition, by_partition, EARLIEST)
     starts: dict[int, int] = {}
-    since = await client.offsets(leaders, leaders, value) if where == "time" else {}
+    since = await client.offsets(by_partition, by_partition, value) if where == "time" else {}
     for at, end in ends.items():
         begin = begins.get(at, 0)
-        wanted = {
-            "newest": end - value,
-            "oldest": begin,
-            "offset": value,
-            "time": since.get(at, end),
-            "live": end,
-        }[where]
+        wanted = {"offset": value, "time": since.get(at, end), "live": end}.get(where, begin)
         starts[at.partition] = min(end, max(begin, wanted))
     is_live = where == "live"
     return ReadPlan(
@@ -81,12 +93,13 @@ class RecordReader:
     """Reads by a plan, a leader's partitions in one Fetch."""
 
     def __init__(
-        self, client: ConsoleClient, offload: Offload, plan: ReadPlan, leaders: Mapping[int, int]
+        self, client: ConsoleClient, offload: Offload, plan: ReadPlan, leaders: Leaders
     ) -> None:
         self._client = client
         self._offload = offload
         self._plan = plan
-        self._leaders = dict(leaders)
+        self._ask_leaders = leaders
+        self._leaders: Mapping[int, int] = {}
         self.positions = dict(plan.starts)
 
     @property
@@ -98,19 +111,69 @@ class RecordReader:
         return [n for n, at in self.positions.items() if not ends or at < ends.get(n, at)]
 
     async def batches(self) -> AsyncIterator[list[ReadMessage]]:
-        """The messages of each Fetch; an empty list where nothing came in half a second."""
-        while not self.is_done:
-            found: list[ReadMessage] = []
-            for leader in sorted({self._leaders.get(number, -1) for number in self._wanted()}):
-                if leader >= 0:
-                    found += await self._fetch(leader)
-            found.sort(key=lambda each: (each.record.timestamp, each.partition))
-            if not found:
-                await asyncio.sleep(_PAUSE_S)
-            yield found
+        """The messages of each Fetch; an empty list where nothing came in half a second.
 
-    async def _fetch(self, leader: int) -> list[ReadMessage]:
-        numbers = [n for n in self._wanted() if self._leaders.get(n) == leader]
+        A leader that moves is followed. Raises ClusterFailed, if there is none for a minute.
+        """
+        loop = asyncio.get_running_loop()
+        self._leaders = await self._ask_leaders()
+        read_s = loop.time()
+        while not self.is_done:
+            found, failure = await self._fetch_all()
+            if failure is None:
+                read_s = loop.time()
+            elif loop.time() - read_s > _WITHOUT_LEADER_S:
+                raise failure
+            yield found
+            if failure is not None:
+                await asyncio.sleep(_PAUSE_S)
+                self._leaders = await self._leaders_again()
+            elif not found:
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _leaders_again(self) -> Mapping[int, int]:
+        try:
+            return await self._ask_leaders()
+        except Unreachable:
+            return self._leaders
+
+    async def _fetch_all(self) -> tuple[list[ReadMessage], ClusterFailed | None]:
+        """What all leaders return, and a failure that another attempt may overcome."""
+        wanted: dict[int, list[int]] = {}
+        for number in self._wanted():
+            wanted.setdefault(self._leaders.get(number, -1), []).append(number)
+        failure: ClusterFailed | None = None
+        if numbers := wanted.pop(-1, None):
+            failure = ClusterFailed(f"{self._plan.topic}-{numbers[0]} has no leader")
+        fetched = [self._fetch(leader, numbers) for leader, numbers in sorted(wanted.items())]
+        found: list[ReadMessage] = []
+        for answer in await asyncio.gather(*fetched, return_exceptions=True):
+            if isinstance(answer, Unreachable):
+                failure = answer
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found += answer.messages
+                failure = answer.failure or failure
+                if answer.out_of_range:
+                    await self._begin_again(answer.out_of_range)
+        found.sort(key=lambda each: (each.record.timestamp, each.partition, each.record.offset))
+        return found, failure
+
+    async def _begin_again(self, numbers: list[int]) -> None:
+        """Retention has deleted where these were, or an unclean leader lacks it."""
+        leaders = {TopicPartition(self._plan.topic, n): self._leaders[n] for n in numbers}
+        begins = await self._client.offsets(leaders, leaders, EARLIEST)
+        ends = await self._client.offsets(leaders, leaders, LATEST)
+        for at in leaders:
+            if at in begins and at in ends:
+                position = min(max(self.positions[at.partition], begins[at]), ends[at])
+                is_beyond = position < self.positions[at.partition] and bool(self._plan.ends)
+                self.positions[at.partition] = (
+                    self._plan.ends[at.partition] if is_beyond else position
+                )
+
+    async def _fetch(self, leader: int, numbers: list[int]) -> "_Fetched":
         wanted = [FetchPartition(n, self.positions[n], _MAX_BYTES, -1, -1, -1) for n in numbers]
         fetch = Fetch(_WAIT_MS, 1, _MAX_BYTES, [FetchTopic(self._plan.topic, None, wanted)])
         response = await self._client.exchange(
@@ -120,18 +183,22 @@ class RecordReader:
         )
         return await self._offload(lambda: self._decode(response))
 
-    def _decode(self, response: memoryview) -> list[ReadMessage]:
+    def _decode(self, response: memoryview) -> "_Fetched":
         try:
             fetched = read_fetch_response(BY_NAME, response)
         except MalformedResponse as failure:
             raise ClusterFailed(f"a Fetch response cannot be read: {failure}") from None
-        found: list[ReadMessage] = []
+        found = _Fetched([], [], None)
         for each in fetched.partitions:
-            if each.error is not ErrorCode.none:
-                raise ClusterFailed(
-                    f"{self._plan.topic}-{each.partition}: {each.error.name.upper()}"
-                )
-            found += self._decode_batches(each.partition, each.records)
+            why = f"{self._plan.topic}-{each.partition}: {error_words(each.error)}"
+            if each.error is ErrorCode.none:
+                found.messages.extend(self._decode_batches(each.partition, each.records))
+            elif each.error is ErrorCode.offset_out_of_range:
+                found.out_of_range.append(each.partition)
+            elif each.error in STALE_LEADER:
+                found = found._replace(failure=ClusterFailed(why))
+            else:
+                raise ClusterFailed(why)
         return found
 
     def _decode_batches(self, partition: int, data: memoryview) -> list[ReadMessage]:
@@ -150,3 +217,11 @@ class RecordReader:
             raise ClusterFailed(f"{self._plan.topic}-{partition}: {failure}") from None
         self.positions[partition] = position
         return found
+
+
+class _Fetched(NamedTuple):
+    """What one leader returned."""
+
+    messages: list[ReadMessage]
+    out_of_range: list[int]
+    failure: ClusterFailed | None

@@ -20,10 +20,11 @@ from barnabas.console.cluster.topic_index import read_partitions, read_placement
 from barnabas.console.cluster.topics import read_configs
 from barnabas.console.pages.overview_page import controller_state
 from barnabas.console.pages.shutdown_action import pids_of
-from barnabas.console.web.actions import Form, Plan, WrongInput, action, integer
-from barnabas.console.web.page import Context, Page, live_page
+from barnabas.console.web.actions import LONGEST, Form, Plan, WrongInput, action, integer
+from barnabas.console.web.page import Context, Page, live_page, parse_integer
 from barnabas.wire.apis import ApiKey
 
+_SHOWN: Final = 40
 _NOT_NEEDED: Final = (ErrorCode.none, ErrorCode.election_not_needed)
 
 
@@ -44,8 +45,15 @@ async def gather_cluster(page: Page) -> Context:
         "progress": progress,
         "controller": await controller_state(client, index.partitions),
         "stoppable": pids_of(page, view.ids),
-        "audit": page.state.audit.entries[-20:][::-1],
+        "audit": _audit(page),
     }
+
+
+def _audit(page: Page) -> list[dict[str, object]]:
+    """The last changes, the newest first; with sign-in the person's own."""
+    is_own = page.state.options.sasl_mechanism is not None
+    found = [e for e in page.state.audit.entries if not is_own or e["person"] == page.person]
+    return found[-20:][::-1]
 
 
 async def _log_dirs(client: ConsoleClient, brokers: list[int]) -> list[dict[str, Any]]:
@@ -73,10 +81,12 @@ async def _log_dirs(client: ConsoleClient, brokers: list[int]) -> list[dict[str,
 
 
 async def gather_broker(page: Page) -> Context:
-    broker = int(page.request.path_params["broker"])
+    broker = parse_integer(page.request.path_params["broker"])
     client = page.cluster.client
-    if broker not in (await client.view()).ids:
-        raise ClusterFailed(f"broker {broker} is not in the cluster")
+    if broker is None or broker not in (await client.view()).ids:
+        raise ClusterFailed(
+            f"there is no broker {page.request.path_params['broker'][:_SHOWN]} in the cluster"
+        )
     configs = await read_configs(client, BROKER, str(broker))
     shows_all = page.argument("all") == "yes"
     return {
@@ -93,7 +103,8 @@ async def gather_plan(page: Page) -> Context:
     view = await page.cluster.client.view()
     names = [name for name in page.argument("topics").replace(",", " ").split() if name]
     wanted = page.argument("brokers").replace(",", " ").split()
-    brokers = [int(each) for each in wanted if each.isdecimal()] or view.ids
+    chosen = [parse_integer(each) for each in wanted]
+    brokers = [broker for broker in view.ids if broker in chosen] if wanted else view.ids
     unknown = [name for name in names if name not in index.topics]
     current = {
         TopicPartition(name, each.partition): list(each.replicas)
@@ -120,7 +131,7 @@ async def _propose(current: Any, racks: Any) -> Any:
 async def decide_reassign(page: Page, form: Form) -> Plan:
     client = page.cluster.client
     plan = parse_plan(form.get("plan", ""), "the plan")
-    throttle = integer(form, "throttle", 0, "The throttle") if form.get("throttle") else 0
+    throttle = integer(form, "throttle", 0, "The throttle", LONGEST) if form.get("throttle") else 0
     index = await page.cluster.index.get()
     current = {
         TopicPartition(name, each.partition): list(each.replicas)
@@ -151,11 +162,15 @@ async def decide_cancel(page: Page, _: Form) -> Plan:
     moving = await client.checked(list_reassignments(client))
 
     async def carry_out() -> str:
-        await client.checked(alter_reassignments(client, dict.fromkeys(moving)))
+        outcomes = await client.checked(alter_reassignments(client, dict.fromkeys(moving)))
         await client.checked(clear_throttles(client))
+        for each in outcomes:
+            if each.code not in (ErrorCode.none, ErrorCode.no_reassignment_in_progress):
+                raise ClusterFailed(f"{each.partition}: {error_words(each.code, each.message)}")
         return f"{len(moving)} reassignments were cancelled."
 
     effects = [f"{at} keeps its former replicas." for at in moving] or ["Nothing is moving."]
+    effects.append("All replication throttles of brokers and topics are removed.")
     return Plan("Cancel reassignments", effects, "Cancel them", carry_out, "cluster")
 
 
@@ -188,7 +203,7 @@ async def decide_elect(page: Page, _: Form) -> Plan:
 
 ROUTES: Final = (
     live_page("/cluster", "cluster.html", gather_cluster),
-    live_page("/cluster/brokers/{broker:int}", "broker.html", gather_broker, 30.0),
+    live_page("/cluster/brokers/{broker}", "broker.html", gather_broker, 30.0),
     live_page("/cluster/reassign", "reassign.html", gather_plan, 60.0),
     action("/cluster/reassign", "reassign", decide_reassign),
     action("/cluster/cancel", "cancel reassignments", decide_cancel),

@@ -15,9 +15,9 @@ from barnabas.cli.groups.groups_reset import (
 from barnabas.cli.options import parse_moment
 from barnabas.client.metadata import fields
 from barnabas.console.cluster.console_client import EARLIEST, LATEST, ClusterFailed, check
-from barnabas.console.cluster.groups import describe_group
+from barnabas.console.cluster.groups import describe_group, group_link
 from barnabas.console.cluster.topics import leaders_of
-from barnabas.console.web.actions import Form, Plan, WrongInput, action, integer
+from barnabas.console.web.actions import LONGEST, Form, Plan, WrongInput, action, integer
 from barnabas.console.web.page import Context, Page, live_page
 from barnabas.wire.apis import ApiKey
 
@@ -52,9 +52,9 @@ def _scenario(page: Page, form: Form) -> Scenario:
             ago_ms = parse_duration_ms(value)
             return Scenario(Where.DURATION, max(0, page.state.clock.now_ms() - ago_ms))
         case "shift":
-            return Scenario(Where.SHIFT, integer(form, "value", -(2**62), "The distance"))
+            return Scenario(Where.SHIFT, integer(form, "value", -(2**62), "The distance", 2**62))
         case "offset":
-            return Scenario(Where.OFFSET, integer(form, "value", 0, "The offset"))
+            return Scenario(Where.OFFSET, integer(form, "value", 0, "The offset", LONGEST))
         case other:
             raise WrongInput(f"“{other}” is no way to reset offsets")
 
@@ -77,7 +77,7 @@ async def decide_reset(page: Page, form: Form) -> Plan:
     effects = [_effect(each) for each in changes[:_SHOWN]] or ["No offset would change."]
     if len(changes) > _SHOWN:
         effects.append(f"And {len(changes) - _SHOWN} more.")
-    back = f"group?name={name}"
+    back = group_link(name)
     return Plan(f"Reset offsets of {name}", effects, "Reset offsets", carry_out, back)
 
 

@@ -1,7 +1,8 @@
 """Messages of a topic: a form, and a stream of rows that ends with the tab."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -15,10 +16,23 @@ from barnabas.console.cluster.console_client import ClusterFailed
 from barnabas.console.cluster.topic_index import read_partitions
 from barnabas.console.messages.filter_language import WrongFilter
 from barnabas.console.messages.filter_process import FilterProcess, FilterStopped
-from barnabas.console.messages.message_view import FORMATS, ShownMessage, for_filter, show_message
-from barnabas.console.messages.record_reader import ReadPlan, RecordReader, plan_reading
+from barnabas.console.messages.message_view import (
+    FORMATS,
+    ShownMessage,
+    for_download,
+    for_filter,
+    show_message,
+)
+from barnabas.console.messages.record_reader import (
+    Leaders,
+    ReadMessage,
+    ReadPlan,
+    RecordReader,
+    plan_reading,
+)
+from barnabas.console.pages.produce_page import find_record
 from barnabas.console.pages.topic_page import topic_row
-from barnabas.console.web.page import EVENT_STREAM, Page, server_sent, sign_in_first
+from barnabas.console.web.page import Page, parse_integer, server_sent, sign_in_first
 
 WHERE: Final = (
     ("newest", "the newest"),
@@ -37,6 +51,8 @@ FILTERS: Final = (
 )
 _MOST_SCANNED: Final = 2_000_000
 _LIMITS: Final = (50, 200, 1_000)
+_RENDERED: Final = 100  # rows at once: others are served meanwhile
+_MOST_AT_ONCE: Final = 200
 
 
 class Asked(NamedTuple):
@@ -92,92 +108,172 @@ async def stream(request: Request) -> Response:
     page = Page(request)
     if not page.is_known:
         return sign_in_first(page)
-    return StreamingResponse(_events(page), media_type=EVENT_STREAM)
+    return page.stream(_events(page))
 
 
 async def download(request: Request) -> Response:
-    """The same messages, one JSON object a line."""
+    """The same messages, one JSON object a line; they are whole. Raises ClusterFailed."""
     page = Page(request)
     if not page.is_known:
         return sign_in_first(page)
+    registry = page.state.registry
 
     async def lines() -> AsyncIterator[str]:
-        async for shown, _ in _read(page):
-            for message in shown:
-                fields = {**for_filter(message), "value_format": message.value.kind}
-                yield json.dumps(fields, ensure_ascii=False) + "\n"
+        async for found, _ in _read(page):
+            for message in found:
+                yield json.dumps(for_download(message, registry), ensure_ascii=False) + "\n"
 
-    name = quote(f"{request.path_params['topic']}.jsonl", safe="")
+    rest = lines()
+    try:
+        first = await anext(rest, "")  # a failure is a page, not half a file
+    except (WrongFilter, FilterStopped, Misused) as failure:
+        raise ClusterFailed(str(failure)) from None
+
+    async def all_lines() -> AsyncIterator[str]:
+        yield first
+        async for line in rest:
+            yield line
+
     return StreamingResponse(
-        lines(),
-        media_type="application/x-ndjson",
-        headers={"content-disposition": f'attachment; filename="{name}"'},
+        all_lines(), media_type="application/x-ndjson", headers=_as_file(page, "jsonl")
     )
 
 
+async def value(request: Request) -> Response:
+    """The bytes of one value. Raises ClusterFailed."""
+    page = Page(request)
+    if not page.is_known:
+        return sign_in_first(page)
+    partition, offset = page.integer("partition", 0), page.integer("offset", 0)
+    record = await find_record(page, request.path_params["topic"], partition, offset)
+    return Response(
+        record.value or b"",
+        media_type="application/octet-stream",
+        headers=_as_file(page, f"{partition}-{offset}.bin"),
+    )
+
+
+def _as_file(page: Page, suffix: str) -> dict[str, str]:
+    name = quote(f"{page.request.path_params['topic']}.{suffix}", safe="")
+    return {"content-disposition": f'attachment; filename="{name}"'}
+
+
 async def _events(page: Page) -> AsyncIterator[str]:
-    scanned = found = 0
-    topic = page.request.path_params["topic"]
+    scanned = count = 0
+    asked, topic = asked_of(page), page.request.path_params["topic"]
     try:
-        async for shown, looked_at in _read(page):
-            scanned, found = scanned + looked_at, found + len(shown)
-            given = page.context({"messages": shown, "topic": topic})
-            if shown:
+        async for found, looked_at in _read(page):
+            scanned, count = scanned + looked_at, count + len(found)
+            if asked.where == "live":
+                found = found[-_MOST_AT_ONCE:]  # nobody reads more a second
+            for first in range(0, len(found), _RENDERED):
+                some = found[first : first + _RENDERED]
+                shown = await page.state.offload(partial(_shown, page, asked, some))
+                given = page.context({"messages": shown, "topic": topic})
                 yield server_sent("rows", page.state.templates.page("message_rows.html", given))
-            yield server_sent("progress", f"{found:,} shown, {scanned:,} read")
-        yield server_sent("done", f"{found:,} shown, {scanned:,} read")
+            yield server_sent("progress", f"{count:,} shown, {scanned:,} read")
+        ended = f"{count:,} shown, {scanned:,} read"
+        if scanned >= _MOST_SCANNED:
+            ended += ", as many as one search reads; begin at another offset or time for more"
+        yield server_sent("done", ended)
     except (ClusterFailed, WrongFilter, FilterStopped, Misused) as failure:
         yield server_sent("failed", str(failure))
 
 
-async def _read(page: Page) -> AsyncIterator[tuple[list[ShownMessage], int]]:
-    """Messages that match, and the number that was read for them, batch by batch."""
+def _shown(page: Page, asked: Asked, messages: list[ReadMessage]) -> list[ShownMessage]:
+    return [show_message(each, asked.format, page.state.registry) for each in messages]
+
+
+def _for_filter(page: Page, messages: list[ReadMessage]) -> list[dict[str, Any]]:
+    return [for_filter(each, page.state.registry) for each in messages]
+
+
+Found = AsyncIterator[tuple[list[ReadMessage], int]]
+
+
+async def _read(page: Page) -> Found:
+    """Messages that match, in the order of the page, and the number that was read for them."""
     asked = asked_of(page)
-    plan, leaders = await _plan(page, asked)
-    reader = RecordReader(page.cluster.client, page.state.offload, plan, leaders)
+    leaders = _leaders(page, asked)
+    value = 0
+    if asked.where == "time":
+        value = parse_moment(asked.value, "")
+    elif asked.where == "offset":
+        value = parse_integer(asked.value) or 0
+    client = page.cluster.client
+    plan = await plan_reading(
+        client, page.request.path_params["topic"], await leaders(), asked.where, value
+    )
     process = await FilterProcess.start(asked.filter, asked.text) if asked.filter else None
-    found = scanned = 0
+
+    async def matching(plan: ReadPlan) -> Found:
+        async for batch in RecordReader(client, page.state.offload, plan, leaders).batches():
+            kept = batch
+            if process is not None and batch:
+                fields = await page.state.offload(partial(_for_filter, page, batch))
+                kept = [batch[n] for n in await process.keep(fields)]
+            yield kept, len(batch)
+
     try:
-        async for batch in reader.batches():
-            shown = await page.state.offload(
-                lambda batch=batch: [
-                    show_message(m, asked.format, page.state.registry) for m in batch
-                ]  # type: ignore[misc]  # - bound now
-            )
-            scanned += len(shown)
-            if process is not None and shown:
-                kept = await process.keep([for_filter(each) for each in shown])
-                shown = [shown[n] for n in kept]
-            room = len(shown) if asked.where == "live" else asked.limit - found
-            yield shown[:room], len(batch)
-            found += len(shown[:room])
-            if asked.where != "live" and (found >= asked.limit or scanned >= _MOST_SCANNED):
-                return
+        ways = {"newest": _newest, "live": _live}
+        async for found in ways.get(asked.where, _oldest)(asked, plan, matching):
+            yield found
     finally:
         if process is not None:
             await process.close()
 
 
-async def _plan(page: Page, asked: Asked) -> tuple[ReadPlan, dict[int, int]]:
-    name = page.request.path_params["topic"]
-    row = await topic_row(page, name)
-    partitions = [
-        each for each in read_partitions(row) if asked.partition in ("", str(each.partition))
-    ]
-    value = 0
-    if asked.where == "time":
-        value = parse_moment(asked.value, "")
-    elif asked.where == "offset":
-        value = int(asked.value) if asked.value.isdecimal() else 0
-    elif asked.where == "newest":
-        each_of = -(-asked.limit // max(1, len(partitions)))
-        value = each_of if not asked.filter else _MOST_SCANNED
-    leaders = {each.partition: each.leader for each in partitions}
-    return await plan_reading(page.cluster.client, name, partitions, asked.where, value), leaders
+Matching = Callable[[ReadPlan], Found]
+
+
+async def _live(_: Asked, plan: ReadPlan, matching: Matching) -> Found:
+    async for found in matching(plan):
+        yield found
+
+
+async def _oldest(asked: Asked, plan: ReadPlan, matching: Matching) -> Found:
+    room, scanned = asked.limit, 0
+    async for found, looked_at in matching(plan):
+        yield found[:room], looked_at
+        room, scanned = room - len(found), scanned + looked_at
+        if room <= 0 or scanned >= _MOST_SCANNED:
+            return
+
+
+async def _newest(asked: Asked, plan: ReadPlan, matching: Matching) -> Found:
+    """The newest first. A log is read forward only: so part by part, from its end."""
+    room, scanned = asked.limit, 0
+    for part in plan.windows(asked.limit, is_filtered=bool(asked.filter)):
+        newest: list[ReadMessage] = []
+        async for found, looked_at in matching(part):
+            newest = sorted([*newest, *found], key=_newest_first)[:room]
+            scanned += looked_at
+            yield [], looked_at
+        yield newest, 0
+        room -= len(newest)
+        if room <= 0 or scanned >= _MOST_SCANNED:
+            return
+
+
+def _newest_first(message: ReadMessage) -> tuple[int, int, int]:
+    return -message.record.timestamp, message.partition, -message.record.offset
+
+
+def _leaders(page: Page, asked: Asked) -> Leaders:
+    async def leaders() -> dict[int, int]:
+        row = await topic_row(page, page.request.path_params["topic"])
+        return {
+            each.partition: each.leader
+            for each in read_partitions(row)
+            if asked.partition in ("", str(each.partition))
+        }
+
+    return leaders
 
 
 ROUTES: Final = (
     Route("/topics/{topic}/messages", show, methods=["GET"]),
     Route("/topics/{topic}/messages/stream", stream, methods=["GET"]),
     Route("/topics/{topic}/messages/download", download, methods=["GET"]),
+    Route("/topics/{topic}/messages/value", value, methods=["GET"]),
 )

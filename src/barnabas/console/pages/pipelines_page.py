@@ -1,17 +1,15 @@
 """Pipelines: projects and archives below given directories, Spark queries by their groups, and
 runs that this console started."""
 
-import asyncio
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any, Final
 
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.console.cluster.console_client import ClusterFailed
 from barnabas.console.cluster.pipeline_run import PipelineRun
-from barnabas.console.web.actions import Form, Plan, WrongInput, action
+from barnabas.console.web.actions import Form, Plan, WrongInput, action, check_operator
 from barnabas.console.web.page import Context, Page, live_page
 
 _MANIFEST: Final = "_manifest.json"
@@ -78,6 +76,7 @@ async def gather_pipelines(page: Page) -> Context:
 
 
 async def decide_start(page: Page, form: Form) -> Plan:
+    await check_operator(page)
     folders = page.state.options.pipelines
     if not folders:
         raise WrongInput("Start the console with --pipelines DIR to run pipelines from here")
@@ -88,16 +87,8 @@ async def decide_start(page: Page, form: Form) -> Plan:
         raise WrongInput(f"{name} runs already")
 
     async def carry_out() -> str:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "barnabas.cli.main",
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        page.state.pipeline_runs[name] = PipelineRun(name, command, process)
+        properties = page.cluster.properties
+        page.state.pipeline_runs[name] = await PipelineRun.start(name, command, properties)
         return f"{name} was started."
 
     effects = [f"This machine runs: barnabas {' '.join(command)}", "It runs until it is stopped."]
@@ -120,6 +111,7 @@ def _command(page: Page, kind: str, form: Form) -> tuple[str, list[str]]:
 
 
 async def decide_stop(page: Page, form: Form) -> Plan:
+    await check_operator(page)
     run = page.state.pipeline_runs.get(form.get("name", ""))
     if run is None:
         raise WrongInput("This console started no such pipeline")

@@ -15,7 +15,7 @@ from barnabas.console.cluster.topic_index import PartitionRow, read_partitions
 from barnabas.console.messages.message_view import hexdump
 from barnabas.console.messages.record_reader import ReadPlan, RecordReader
 from barnabas.console.pages.topic_page import topic_row
-from barnabas.console.web.actions import Form, Plan, WrongInput, action, pairs
+from barnabas.console.web.actions import LONGEST, Form, Plan, WrongInput, action, integer, pairs
 from barnabas.console.web.page import Page, sign_in_first
 from barnabas.wire.records.records import Record, build_batch
 
@@ -45,8 +45,11 @@ async def show(request: Request) -> Response:
 
 async def find_record(page: Page, topic: str, partition: int, offset: int) -> Record:
     """Raises ClusterFailed if there is none at this offset"""
-    row = await topic_row(page, topic)
-    leaders = {each.partition: each.leader for each in read_partitions(row)}
+
+    async def leaders() -> dict[int, int]:
+        row = await topic_row(page, topic)
+        return {each.partition: each.leader for each in read_partitions(row)}
+
     plan = ReadPlan(topic, {partition: offset}, {partition: offset + 1})
     reader = RecordReader(page.cluster.client, page.state.offload, plan, leaders)
     async for batch in reader.batches():
@@ -81,7 +84,9 @@ async def decide_produce(page: Page, form: Form) -> Plan:
     rows = {each.partition: each for each in read_partitions(row)}
     partition = _partition(form, rows)
     if form.get("same") == "yes":
-        found = await find_record(page, topic, int(form["from"]), int(form["offset"]))
+        number = integer(form, "from", 0, "The partition")
+        offset = integer(form, "offset", 0, "The offset", LONGEST)
+        found = await find_record(page, topic, number, offset)
         record = found._replace(offset=0, timestamp=page.state.clock.now_ms())
     else:
         headers = [(k, v.encode()) for k, v in pairs(form.get("headers", "")).items()]
@@ -110,10 +115,10 @@ async def decide_produce(page: Page, form: Form) -> Plan:
 
 
 def _partition(form: Form, rows: dict[int, PartitionRow]) -> int:
-    text = form.get("partition", "0")
-    if not text.isdecimal() or int(text) not in rows:
-        raise WrongInput(f"The topic has no partition {text}")
-    return int(text)
+    number = integer(form, "partition", 0, "The partition")
+    if number not in rows:
+        raise WrongInput(f"The topic has no partition {number}")
+    return number
 
 
 async def _produce(page: Page, topic: str, row: PartitionRow, record: Record) -> int:

@@ -1,6 +1,7 @@
 """Security: users, ACLs with search, "why may X do Y?", quotas."""
 
 import hashlib
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from barnabas.client.metadata import fields
@@ -24,7 +25,7 @@ from barnabas.console.cluster.extra_apis import (
     DESCRIBE_USERS,
     ask_any,
 )
-from barnabas.console.web.actions import Form, Plan, WrongInput, action, integer
+from barnabas.console.web.actions import LONGEST, Form, Plan, WrongInput, action, integer
 from barnabas.console.web.page import Context, Page, live_page
 
 _MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
@@ -39,9 +40,9 @@ _QUOTAS: Final = (
 
 async def gather_security(page: Page) -> Context:
     client = page.cluster.client
-    acls, why_no_acls = await _part(page, DESCRIBE_ACLS.key, read_acls(client))
-    users, why_no_users = await _part(page, DESCRIBE_USERS.key, _users(page))
-    quotas, why_no_quotas = await _part(page, DESCRIBE_QUOTAS.key, _quotas(page))
+    acls, why_no_acls = await _part(page, DESCRIBE_ACLS.key, lambda: read_acls(client))
+    users, why_no_users = await _part(page, DESCRIBE_USERS.key, lambda: _users(page))
+    quotas, why_no_quotas = await _part(page, DESCRIBE_QUOTAS.key, lambda: _quotas(page))
     wanted = page.argument("q").lower()
     question = {name: page.argument(name) for name in ("who", "operation", "resource", "name")}
     verdict = None
@@ -66,13 +67,14 @@ async def gather_security(page: Page) -> Context:
     }
 
 
-async def _part(page: Page, api: int, asked: Any) -> tuple[list[Any], str]:
+async def _part(
+    page: Page, api: int, ask: Callable[[], Awaitable[list[Any]]]
+) -> tuple[list[Any], str]:
     """A list of the page, or a sentence why it is not there."""
     if not await page.cluster.client.offers(api):
-        asked.close()
         return [], "This cluster does not have the API for it."
     try:
-        return await asked, ""
+        return await ask(), ""
     except ClusterFailed as failure:
         return [], str(failure)
 
@@ -214,7 +216,7 @@ async def decide_user(page: Page, form: Form) -> Plan:
 async def decide_quota(page: Page, form: Form) -> Plan:
     user, client_id = form.get("user", "").strip(), form.get("client", "").strip()
     key = form.get("key", _QUOTAS[0])
-    value = integer(form, "value", 0, "The quota")
+    value = integer(form, "value", 0, "The quota", LONGEST)
     if not user and not client_id:
         raise WrongInput("A quota needs a user, a client id, or both")
     entity = [

@@ -11,7 +11,7 @@ from typing import Final
 from barnabas.cli.cluster.cluster_dir import ClusterDir
 from barnabas.console.cluster.console_client import ClusterFailed
 from barnabas.console.cluster.topic_index import read_partitions
-from barnabas.console.web.actions import Form, Plan, action, integer
+from barnabas.console.web.actions import Form, Plan, action, check_operator, integer
 from barnabas.console.web.page import Page
 
 
@@ -26,6 +26,7 @@ def pids_of(page: Page, brokers: list[int]) -> dict[int, int]:
 
 
 async def decide_shutdown(page: Page, form: Form) -> Plan:
+    await check_operator(page)
     broker = integer(form, "broker", 0, "The broker")
     if broker not in pids_of(page, [broker]):
         raise ClusterFailed(

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from barnabas.base.errors import ConfigError
-from barnabas.console.cluster.console_client import ClusterFailed
+from barnabas.console.cluster.console_client import ClusterFailed, Unreachable
 from barnabas.console.console_options import ConsoleOptions
 from barnabas.console.web.access import is_own_origin, is_same
 from barnabas.console.web.page import Page
@@ -18,13 +18,19 @@ _AFTER_FAILURE_S: Final = 0.5
 
 async def show(request: Request) -> Response:
     page = Page(request)
-    return _form(page, None) if not page.is_known else page.redirect("")
+    return _form(page, None) if not page.is_known else page.redirect(_next(page))
+
+
+def _next(page: Page) -> str:
+    """The page that the person wanted. A link relative to the console leads to no other site."""
+    return page.argument("next")
 
 
 def _form(page: Page, wrong: str | None) -> Response:
     sasl = page.state.options.sasl_mechanism
     status = 200 if wrong is None else 403
-    return page.render("sign_in.html", {"sasl": sasl, "wrong": wrong}, status)
+    given = {"sasl": sasl, "wrong": wrong, "next": _next(page)}
+    return page.render("sign_in.html", given, status)
 
 
 async def sign_in(request: Request) -> Response:
@@ -38,8 +44,8 @@ async def sign_in(request: Request) -> Response:
     if password is None or not is_same(str(form.get("password", "")), password):
         await asyncio.sleep(_AFTER_FAILURE_S)
         return _form(page, "This is not the password.")
-    page.session.person = str(form.get("name", "")).strip() or "operator"
-    return page.redirect("")
+    page.signed_in(str(form.get("name", "")).strip() or "operator")
+    return page.redirect(_next(page))
 
 
 async def _sign_in_to_cluster(page: Page, form: Any) -> Response:
@@ -48,12 +54,21 @@ async def _sign_in_to_cluster(page: Page, form: Any) -> Response:
     password = str(form.get("password", ""))
     try:
         handle = page.state.handle(login_properties(options, name, password))
+    except ConfigError as wrong:
+        return _form(page, str(wrong))
+    try:
         await handle.client.view()
-    except (ConfigError, ClusterFailed) as failure:
+    except ClusterFailed as failure:
+        handle.close()
         await asyncio.sleep(_AFTER_FAILURE_S)
-        return _form(page, f"The cluster refuses {name}: {failure}")
-    page.session.person, page.session.cluster = name, handle
-    return page.redirect("")
+        who = (
+            "The cluster does not answer"
+            if isinstance(failure, Unreachable)
+            else f"The cluster refuses {name}"
+        )
+        return _form(page, f"{who}: {failure}")
+    page.signed_in(name, handle)
+    return page.redirect(_next(page))
 
 
 def login_properties(options: ConsoleOptions, name: str, password: str) -> dict[str, str]:
@@ -65,9 +80,8 @@ def login_properties(options: ConsoleOptions, name: str, password: str) -> dict[
 
 async def sign_out(request: Request) -> Response:
     page = Page(request)
-    if page.session.cluster is not None:
-        page.session.cluster.close()
-    page.state.sessions.end(page.session)
+    if is_own_origin(request):
+        page.state.sessions.end(page.session)
     return page.redirect("sign-in")
 
 

@@ -12,7 +12,7 @@ from barnabas.client.metadata import fields
 from barnabas.console.cluster.console_client import ClusterFailed, check
 from barnabas.console.cluster.topic_index import read_partitions
 from barnabas.console.pages.topic_page import topic_row
-from barnabas.console.web.actions import Form, Plan, WrongInput, action, integer, pairs
+from barnabas.console.web.actions import LONGEST, Form, Plan, WrongInput, action, integer, pairs
 from barnabas.console.web.page import Page, sign_in_first
 from barnabas.wire.apis import ApiKey
 
@@ -31,7 +31,7 @@ async def decide_create(page: Page, form: Form) -> Plan:
     if not name:
         raise WrongInput("A topic needs a name")
     partitions = integer(form, "partitions", 1, "The number of partitions")
-    factor = integer(form, "replication_factor", -1, "The replication factor")
+    factor = integer(form, "replication_factor", -1, "The replication factor", 2**15 - 1)
     configs = pairs(form.get("configs", ""))
     replicas = f"{factor} replicas each" if factor > 0 else "the brokers' replication factor"
 
@@ -105,12 +105,12 @@ async def decide_add_partitions(page: Page, form: Form) -> Plan:
 async def decide_delete(page: Page, form: Form) -> Plan:
     name = page.request.path_params["topic"]
     row = await topic_row(page, name)
+    if form.get("again", "").strip() != name:
+        raise WrongInput(f"Type {name} to delete it; “{form.get('again', '')}” is another name")
     groups = (await page.cluster.lags.get()).of_topic(name)
 
     async def carry_out() -> str:
         client = page.cluster.client
-        if form.get("again", "").strip() != name:
-            raise ClusterFailed("the name that was typed is not the topic's")
         request = fields(
             topics=(fields(name=name, topic_id=None),), topic_names=(name,), timeout=_span()
         )
@@ -133,13 +133,16 @@ async def decide_delete_records(page: Page, form: Form) -> Plan:
     row = await topic_row(page, name)
     chosen = form.get("partition", "all")
     partitions = [each for each in read_partitions(row) if chosen in ("all", str(each.partition))]
-    before = integer(form, "before", -1, "The offset")
+    before = integer(form, "before", -1, "The offset", LONGEST)
     leaders = {TopicPartition(name, each.partition): each.leader for each in partitions}
     starts = await page.cluster.client.offsets(leaders, leaders, -2)
     ends = await page.cluster.client.offsets(leaders, leaders, -1)
+    if absent := [str(at) for at in leaders if at not in ends]:
+        raise ClusterFailed(f"The leader of {', '.join(absent)} does not answer")
+    # What is produced from now on stays, also if all of a partition was meant.
+    until = {at: end if before < 0 else min(before, end) for at, end in ends.items()}
     effects = []
-    for at in leaders:
-        to = ends.get(at, 0) if before < 0 else min(before, ends.get(at, 0))
+    for at, to in until.items():
         lost = max(0, to - starts.get(at, 0))
         effects.append(f"{at}: {lost:,} messages before offset {to:,} are deleted.")
 
@@ -151,9 +154,9 @@ async def decide_delete_records(page: Page, form: Form) -> Plan:
                     fields(
                         name=name,
                         partitions=tuple(
-                            fields(partition_index=at.partition, offset=min(before, ends[at]))
-                            for at in leaders
-                            if leaders[at] == leader and at in ends
+                            fields(partition_index=at.partition, offset=to)
+                            for at, to in until.items()
+                            if leaders[at] == leader
                         ),
                     ),
                 ),

@@ -14,6 +14,7 @@ from barnabas.console.cluster.topics import (
 from barnabas.console.web.page import Context, Page
 
 _PER_PAGE: Final = 100
+_COUNTED: Final = 2_000
 
 
 async def topic_row(page: Page, name: str) -> TopicRow:
@@ -34,7 +35,9 @@ async def gather_topic(page: Page) -> Context:
     last = max(1, -(-len(partitions) // _PER_PAGE))
     number = page.integer("page", 1, 1, last)
     shown = partitions[(number - 1) * _PER_PAGE : number * _PER_PAGE]
-    leaders = {TopicPartition(name, each.partition): each.leader for each in shown}
+    # The figures of the topic are of all its partitions, unless they are very many.
+    counted = partitions if len(partitions) <= _COUNTED else shown
+    leaders = {TopicPartition(name, each.partition): each.leader for each in counted}
     offsets = await read_offsets(client, leaders)
     sizes = await read_sizes(client, [row])
     rates = page.cluster.watch.rates.observe(offsets.latest)
@@ -62,9 +65,9 @@ async def gather_topic(page: Page) -> Context:
             }
             for each in shown
         ],
-        "messages": offsets.messages(name, row.partitions) if last == 1 else None,
+        "messages": offsets.messages(name, row.partitions),
         "size": sizes.of_topic(name),
-        "rate": rates.get(name),
+        "rate": rates.get(name) if counted is partitions else None,
         "groups": (await page.cluster.lags.get()).of_topic(name),
         "producers": await read_producers(client, name, shown),
         "page": number,

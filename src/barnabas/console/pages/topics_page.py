@@ -27,7 +27,7 @@ async def gather_topics(page: Page) -> Context:
     last = max(1, -(-len(found) // PER_PAGE))
     number = page.integer("page", 1, 1, last)
     rows = found[(number - 1) * PER_PAGE : number * PER_PAGE]
-    sizes = await read_sizes(cluster.client, rows)
+    sizes = (await read_sizes(cluster.client, rows)).by_topic()
     leaders = leaders_of(rows)
     rates = cluster.watch.rates.observe(await cluster.client.offsets(leaders, leaders, LATEST))
     lags = await _lags(page)
@@ -36,7 +36,7 @@ async def gather_topics(page: Page) -> Context:
         "sort": sort,
         "shows_internal": shows_internal,
         "rows": rows,
-        "sizes": {row.name: sizes.of_topic(row.name) for row in rows},
+        "sizes": {row.name: sizes.get(row.name) for row in rows},
         "rates": {row.name: rates.get(row.name) for row in rows},
         "lags": {row.name: lags.of_topic(row.name) if lags else [] for row in rows},
         "found": len(found),

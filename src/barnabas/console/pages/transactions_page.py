@@ -1,10 +1,12 @@
 """Transactions: those that coordinators list, by producer; hanging ones, and their abort."""
 
+import asyncio
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from barnabas.base.errors import ErrorCode
 from barnabas.client.metadata import fields
+from barnabas.client.retries import error_words
 from barnabas.console.cluster.console_client import ClusterFailed, check
 from barnabas.console.cluster.extra_apis import (
     DESCRIBE_TRANSACTIONS,
@@ -15,7 +17,7 @@ from barnabas.console.cluster.extra_apis import (
 from barnabas.console.cluster.topic_index import read_partitions
 from barnabas.console.cluster.topics import read_producers
 from barnabas.console.pages.topic_page import topic_row
-from barnabas.console.web.actions import Form, Plan, action, integer
+from barnabas.console.web.actions import LONGEST, Form, Plan, action, integer
 from barnabas.console.web.page import Context, Page, live_page
 
 _SHOWN: Final = 200
@@ -48,7 +50,7 @@ async def gather_transactions(page: Page) -> Context:
     client = page.cluster.client
     if not await client.offers(LIST_TRANSACTIONS.key):
         return {"is_offered": False, "rows": [], "open": []}
-    listed = await _list(page)
+    listed, missing = await _list(page)
     wanted, state = page.argument("q").lower(), page.argument("state")
     chosen = [
         each
@@ -64,23 +66,38 @@ async def gather_transactions(page: Page) -> Context:
         "rows": await _describe(page, chosen[:_SHOWN]),
         "found": len(chosen),
         "states": sorted({each.state for each in listed}),
+        "missing": missing,
         "open": await _open_in(page, topic, _in_progress(listed)) if topic else [],
     }
 
 
-async def _list(page: Page) -> list[Listed]:
+async def _list(page: Page) -> tuple[list[Listed], list[str]]:
+    """The transactional ids by all coordinators, and why those of some brokers are missing."""
     client = page.cluster.client
     request = fields(state_filters=(), producer_id_filters=())
+    brokers = (await client.view()).ids
+    answers = await asyncio.gather(
+        *(
+            ask_extra(client, client.address_of(each), LIST_TRANSACTIONS, request)
+            for each in brokers
+        ),
+        return_exceptions=True,
+    )
     found: list[Listed] = []
-    for broker in (await client.view()).ids:
-        address = client.address_of(broker)
-        answer = await ask_extra(client, address, LIST_TRANSACTIONS, request)
-        if answer.error_code is ErrorCode.none:  # else it loads, or coordinates none
+    missing: list[str] = []
+    for broker, answer in zip(brokers, answers, strict=True):
+        if isinstance(answer, ClusterFailed):
+            missing.append(f"broker {broker}: {answer}")
+        elif isinstance(answer, BaseException):
+            raise answer
+        elif answer.error_code is not ErrorCode.none:
+            missing.append(f"broker {broker}: {error_words(answer.error_code)}")
+        else:
             found += [
                 Listed(each.transactional_id, each.producer_id, each.transaction_state, broker)
                 for each in answer.transaction_states
             ]
-    return sorted(found)
+    return sorted(found), missing
 
 
 def _in_progress(listed: list[Listed]) -> set[int]:
@@ -117,13 +134,16 @@ def _row(each: Any, broker: int) -> TransactionRow:
 async def _open_in(page: Page, topic: str, known: set[int]) -> list[dict[str, Any]]:
     """Open transactions in the partitions of a topic; hanging if no coordinator knows it.
 
-    One that ended or began meanwhile is known either before or after.
+    One that ended or began meanwhile is known either before or after. Where a coordinator does
+    not answer, nothing is hanging: it may know the transaction.
     """
     row = await topic_row(page, topic)
     producers = await read_producers(page.cluster.client, topic, read_partitions(row))
-    known = known | _in_progress(await _list(page))
+    listed, missing = await _list(page)
+    known = known | _in_progress(listed)
+    verdicts = {True: "open", False: "unknown" if missing else "hanging"}
     return [
-        {"producer": each, "is_hanging": each.producer_id not in known}
+        {"producer": each, "verdict": verdicts[each.producer_id in known]}
         for each in producers
         if each.transaction_start >= 0
     ]
@@ -132,8 +152,8 @@ async def _open_in(page: Page, topic: str, known: set[int]) -> list[dict[str, An
 async def decide_abort(page: Page, form: Form) -> Plan:
     topic = form.get("topic", "")
     partition = integer(form, "partition", 0, "The partition")
-    producer = integer(form, "producer", 0, "The producer id")
-    epoch = integer(form, "epoch", 0, "The producer epoch")
+    producer = integer(form, "producer", 0, "The producer id", LONGEST)
+    epoch = integer(form, "epoch", 0, "The producer epoch", 2**15 - 1)
     coordinator_epoch = integer(form, "coordinator_epoch", -1, "The coordinator epoch")
     row = await topic_row(page, topic)
     found = [each for each in read_partitions(row) if each.partition == partition]

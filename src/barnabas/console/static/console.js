@@ -31,8 +31,8 @@
   });
 
   // -- times ------------------------------------------------------------------
-  const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
-  const minute = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hour12: false });
+  const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+  const minute = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
   const day = new Intl.DateTimeFormat("sv-SE", { year: "numeric", month: "2-digit", day: "2-digit" });
   function localTimes(within) {
     for (const element of all("time[datetime]", within)) {
@@ -48,10 +48,12 @@
     const style = getComputedStyle(document.documentElement);
     const colour = (name) => style.getPropertyValue(name).trim();
     for (const element of all("[data-chart]", within)) {
-      if (drawn.has(element) && !again) continue;
-      drawn.get(element)?.destroy();
-      element.replaceChildren();
       const data = JSON.parse(element.dataset.chart);
+      const chart = drawn.get(element);
+      if (chart && !again && data[0].length >= 2) { chart.setData(data); continue; }
+      chart?.destroy();
+      drawn.delete(element);
+      element.replaceChildren();
       if (data[0].length < 2) { element.textContent = element.dataset.empty || ""; continue; }
       const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
       drawn.set(element, new uPlot({
@@ -67,7 +69,7 @@
   addEventListener("resize", () => { clearTimeout(resized); resized = setTimeout(() => drawCharts(document, true), 150); });
 
   // -- live blocks --------------------------------------------------------------
-  let stream = null;
+  let stream = null, wasLive = false;
   function setPulse(on, words) {
     const pulse = $("#pulse");
     if (!pulse) return;
@@ -83,16 +85,39 @@
       setPulse(false, "the console does not answer; trying again");
       if (stream?.readyState === EventSource.CLOSED) { hush(); setTimeout(listen, 2000); }
     };
-    stream.addEventListener("live", (event) => {
-      const block = $("#live");
-      if (block.contains(document.activeElement) && document.activeElement.matches("input, select, textarea")) return;
-      const focused = document.activeElement?.id, at = selected, opened = all("details[open][id]", block).map((d) => d.id);
-      block.innerHTML = event.data;
-      opened.forEach((id) => document.getElementById(id)?.setAttribute("open", ""));
-      enhance(block);
-      if (focused) document.getElementById(focused)?.focus();
-      if (at >= 0) select(at);
+    // The session is gone: with a restart of the console forms are too old, with a sign-out all is.
+    stream.addEventListener("renew", (event) => {
+      if (event.data === "sign-in") hush();
+      if (event.data === "sign-in" || wasLive) location.reload();
     });
+    stream.addEventListener("live", (event) => {
+      const fresh = document.createElement("div"), block = $("#live");
+      fresh.innerHTML = event.data;
+      wasLive = true;
+      while (block.firstChild && block.firstChild.nodeType !== Node.ELEMENT_NODE) block.firstChild.remove(); // as the event begins
+      morph(block, fresh);
+      enhance(block);
+      selectAgain(false);
+    });
+  }
+  // Changes only what differs: focus, selected text, scrolled tables and open details stay.
+  function morph(into, from) {
+    const old = [...into.childNodes], fresh = [...from.childNodes];
+    fresh.forEach((node, i) => {
+      const here = old[i];
+      if (!here) into.append(node);
+      else if (here.nodeType !== node.nodeType || here.nodeName !== node.nodeName || here.id !== node.id) here.replaceWith(node);
+      else if (node.nodeType !== Node.ELEMENT_NODE) { if (here.nodeValue !== node.nodeValue) here.nodeValue = node.nodeValue; }
+      else if (!here.isEqualNode(node)) morphElement(here, node);
+    });
+    old.slice(fresh.length).forEach((node) => node.remove());
+  }
+  function morphElement(here, node) {
+    if (node.localName === "time" && here.dateTime === node.dateTime) return; // in the reader's zone
+    const stays = here.localName === "details" ? ["open"] : [];
+    for (const { name } of [...here.attributes]) if (!node.hasAttribute(name) && !stays.includes(name)) here.removeAttribute(name);
+    for (const { name, value } of node.attributes) if (here.getAttribute(name) !== value) here.setAttribute(name, value);
+    if (!("chart" in node.dataset)) morph(here, node);
   }
   function hush() { stream?.close(); stream = null; }
   document.addEventListener("visibilitychange", () => (document.hidden ? hush() : listen()));
@@ -100,19 +125,19 @@
 
   // -- keys ---------------------------------------------------------------------
   let selected = -1, chosen = null; // the row, and its link: rows may be replaced meanwhile
-  const linkOf = (row) => row && row.querySelector("a")?.getAttribute("href");
+  const linkOf = (row) => row && (row.querySelector("a")?.getAttribute("href") ?? row.cells[0].textContent);
   const rows = () => all("tbody tr[data-row]");
-  function select(index) {
+  function select(index, scrolls = true) {
     const found = rows();
     found.forEach((row) => row.classList.remove("at"));
     selected = Math.max(0, Math.min(index, found.length - 1));
     const row = found[selected];
     chosen = linkOf(row);
-    if (row) { row.classList.add("at"); row.scrollIntoView({ block: "nearest" }); } else selected = -1;
+    if (row) { row.classList.add("at"); if (scrolls) row.scrollIntoView({ block: "nearest" }); } else selected = -1;
   }
-  function selectAgain() {
-    const index = chosen ? rows().findIndex((row) => linkOf(row) === chosen) : -1;
-    if (index < 0) { selected = -1; chosen = null; } else select(index);
+  function selectAgain(scrolls = true) {
+    const links = chosen ? rows().map(linkOf) : [], index = links[selected] === chosen ? selected : links.indexOf(chosen);
+    if (index < 0) { selected = -1; chosen = null; } else select(index, scrolls);
   }
   function toggle(row) {
     const detail = document.getElementById(row.dataset.open);

@@ -5,7 +5,7 @@ document.addEventListener("DOMContentLoaded", () => {
   if (!holder) return;
   const body = document.getElementById("messages");
   const progress = document.getElementById("messages-progress");
-  const newestFirst = holder.dataset.newestFirst === "yes";
+  const isLive = holder.dataset.live === "yes"; // what comes later is shown above
   const MOST = 2000;
   let source = new EventSource(holder.dataset.messages);
   const stop = (words) => {
@@ -19,10 +19,10 @@ document.addEventListener("DOMContentLoaded", () => {
     const part = document.createElement("tbody");
     part.innerHTML = event.data;
     const rows = [...part.children];
-    if (newestFirst) {
+    if (isLive) {
       for (let i = 0; i < rows.length; i += 2) body.prepend(rows[i], rows[i + 1]);
     } else body.append(...rows);
-    while (body.childElementCount > MOST) (newestFirst ? body.lastElementChild : body.firstElementChild).remove();
+    while (body.childElementCount > MOST) (isLive ? body.lastElementChild : body.firstElementChild).remove();
     document.dispatchEvent(new CustomEvent("console:rows"));
   });
   source.addEventListener("progress", (event) => (progress.textContent = event.data));

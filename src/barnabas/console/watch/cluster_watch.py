@@ -14,7 +14,7 @@ from barnabas.console.cluster.console_client import (
     ClusterView,
     ConsoleClient,
 )
-from barnabas.console.cluster.groups import read_members
+from barnabas.console.cluster.groups import group_link, read_members
 from barnabas.console.cluster.topic_index import (
     PartitionRow,
     TopicIndex,
@@ -211,7 +211,7 @@ def decide_group_events(before: LagSnapshot, now: LagSnapshot) -> Found:
     """Groups that came and went."""
     for name in now.groups:
         if name not in before.groups:
-            yield "group", f"group {name} appeared", f"group?name={name}"
+            yield "group", f"group {name} appeared", group_link(name)
     for name in before.groups:
         if name not in now.groups:
             yield "group", f"group {name} is gone", "groups"

@@ -5,7 +5,7 @@ chart shows one.
 """
 
 import asyncio
-from collections import deque
+from array import array
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -23,7 +23,10 @@ from barnabas.console.cluster.topic_index import TopicIndexCache
 _FRESH_S: Final = 1.5
 SAMPLE_EVERY_MS: Final = 15_000
 _KEPT: Final = 4 * 60 * 6  # six hours
+_KEPT_OF_ALL: Final = 1_000_000  # samples: 24 MB
+_FEWEST: Final = 20
 _GAP_MS: Final = 3 * SAMPLE_EVERY_MS
+_UNKNOWN: Final = -1
 
 
 class GroupLag(NamedTuple):
@@ -59,6 +62,26 @@ class LagSample(NamedTuple):
     position: int = 0
 
 
+class LagRing:
+    """The last samples of one group, in 24 bytes each."""
+
+    def __init__(self) -> None:
+        self._numbers = array("q")
+
+    def append(self, sample: LagSample, most: int) -> None:
+        lag = _UNKNOWN if sample.lag is None else sample.lag
+        self._numbers.extend((sample.at_ms, lag, sample.position))
+        del self._numbers[: -3 * most]
+
+    def last(self, count: int) -> list[LagSample]:
+        """The newest samples, the oldest of them first."""
+        numbers = self._numbers[-3 * count :]
+        return [
+            LagSample(at_ms, None if lag == _UNKNOWN else lag, position)
+            for at_ms, lag, position in zip(*[iter(numbers)] * 3, strict=True)
+        ]
+
+
 class GroupLags:
     """The newest snapshot, and each group's ring of samples."""
 
@@ -68,7 +91,7 @@ class GroupLags:
         self._clock = clock
         self._snapshot: LagSnapshot | None = None
         self._at_s = 0.0
-        self._rings: dict[str, deque[LagSample]] = {}
+        self._rings: dict[str, LagRing] = {}
         self._reading: asyncio.Task[LagSnapshot] | None = None
 
     def forget(self) -> None:
@@ -96,23 +119,28 @@ class GroupLags:
         return self._snapshot
 
     def _sample(self, snapshot: LagSnapshot) -> None:
+        most = max(_FEWEST, min(_KEPT, _KEPT_OF_ALL // max(1, len(snapshot.groups))))
         for name, each in snapshot.groups.items():
-            ring = self._rings.setdefault(name, deque(maxlen=_KEPT))
-            if not ring or snapshot.at_ms - ring[-1].at_ms >= SAMPLE_EVERY_MS:
-                ring.append(LagSample(snapshot.at_ms, each.lag, each.position))
+            ring = self._rings.setdefault(name, LagRing())
+            last = ring.last(1)
+            if not last or snapshot.at_ms - last[0].at_ms >= SAMPLE_EVERY_MS:
+                ring.append(LagSample(snapshot.at_ms, each.lag, each.position), most)
         for name in [name for name in self._rings if name not in snapshot.groups]:
             del self._rings[name]
 
     def rate(self, group: str) -> float | None:
         """Records a second that the group has committed between the last two samples."""
-        last = list(self._rings.get(group, ()))[-2:]
+        last = self._ring(group).last(2)
         if len(last) < 2 or last[1].at_ms - last[0].at_ms > _GAP_MS:
             return None
         return max(0, last[1].position - last[0].position) / (last[1].at_ms - last[0].at_ms) * 1000
 
     def history(self, group: str) -> list[LagSample]:
         """The samples of a group; None as lag marks a gap during which nobody looked."""
-        return with_gaps(list(self._rings.get(group, ())))
+        return with_gaps(self._ring(group).last(_KEPT))
+
+    def _ring(self, group: str) -> LagRing:
+        return self._rings.get(group) or LagRing()
 
 
 def with_gaps(samples: Sequence[LagSample]) -> list[LagSample]:

@@ -8,7 +8,7 @@ its session expired is not.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from barnabas.console.cluster.groups import GroupMember, ListedGroup
+from barnabas.console.cluster.groups import GroupMember, ListedGroup, group_link
 
 Members = Mapping[str, Sequence[GroupMember]]
 _SHOWN_ID: Final = 8
@@ -34,7 +34,7 @@ def decide_rebalances(
         reasons = list(_reasons(members_before.get(name, ()), members.get(name, ())))
         if states or reasons:
             what = "; ".join(states + (reasons or ["its members join again"]))
-            yield "rebalance", f"group {name}: {what}", f"group?name={name}"
+            yield "rebalance", f"group {name}: {what}", group_link(name)
 
 
 def _reasons(before: Sequence[GroupMember], now: Sequence[GroupMember]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Changes: a POST that is confirmed with what it will do, checked, carried out and recorded."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,8 +10,15 @@ from starlette.routing import Route
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.console.cluster.console_client import ClusterFailed
 from barnabas.console.web.access import is_own_origin
-from barnabas.console.web.page import Page, sign_in_first
+from barnabas.console.web.page import Page, parse_integer, sign_in_first
 
+LONGEST: Final = 2**63 - 1
+_SHOWN: Final = 40
+_LARGEST: Final = 16 * 1024 * 1024
+_TOO_OLD: Final = "The form is too old, or not from this browser. Open the page again."
+_DONE: Final = (
+    "This was confirmed before, or too long ago. See whether it is done before you repeat it."
+)
 Form = Mapping[str, str]
 
 
@@ -37,59 +44,86 @@ Decide = Callable[[Page, Form], Awaitable[Plan]]
 
 
 def action(path: str, name: str, decide: Decide) -> Route:
-    """A route for one kind of change."""
+    """A route for one kind of change: the first POST decides a plan, the second carries it out.
+
+    The plan that a person has seen is kept, and carried out once.
+    """
 
     async def endpoint(request: Request) -> Response:
         page = Page(request)
         if not page.is_known:
             return sign_in_first(page)
-        posted = await request.form()
+        if (refusal := _refusal(page)) is not None:
+            return _refuse(page, refusal, 403)
+        posted = await request.form(max_files=0, max_part_size=_LARGEST)
         form = {key: value for key, value in posted.items() if isinstance(value, str)}
-        if (refusal := _refusal(page, form)) is not None:
-            return page.render("refused.html", {"title": "Nothing was changed", **refusal}, 403)
+        if not page.state.sessions.is_token(page.session, form.get("csrf", "")):
+            return _refuse(page, _TOO_OLD, 403)
+        if "plan" in form:
+            plan = page.session.plans.pop(form["plan"], None)
+            return await _carry_out(page, name, plan) if plan else _refuse(page, _DONE, 409)
         try:
             plan = await decide(page, form)
         except (ClusterFailed, CommandFailed) as failure:
-            given = {"title": "Nothing was changed", "what": str(failure)}
-            return page.render("refused.html", given, 400)
-        if form.get("confirmed") != "yes":
-            return page.render("confirm.html", {"plan": plan, "form": form})
-        return await _carry_out(page, name, plan)
+            return _refuse(page, str(failure), 400)
+        plan_id = page.state.sessions.keep(page.session, plan)
+        return page.render("confirm.html", {"plan": plan, "plan_id": plan_id})
 
     return Route(path, endpoint, methods=["POST"])
 
 
-def _refusal(page: Page, form: Form) -> dict[str, str] | None:
+def _refusal(page: Page) -> str | None:
+    """Why this person may change nothing; known before the form is read."""
     if not page.may_write:
-        return {"what": "This console only reads. Start it with --write to allow changes."}
-    if not is_own_origin(page.request):
-        return {"what": "Another site sent this form."}
-    if not page.state.sessions.is_token(page.session, form.get("csrf", "")):
-        return {"what": "The form is too old, or not from this browser. Open the page again."}
-    return None
+        return "This console only reads. Start it with --write to allow changes."
+    return None if is_own_origin(page.request) else "Another site sent this form."
+
+
+def _refuse(page: Page, why: str, status: int) -> Response:
+    return page.render("refused.html", {"title": "Nothing was changed", "what": why}, status)
 
 
 async def _carry_out(page: Page, name: str, plan: Plan) -> Response:
     what = f"{plan.title}: {' '.join(plan.effects)}"
     try:
+        page.state.audit.check()
+    except OSError as failure:
+        return _refuse(page, f"The audit log cannot be written: {failure}", 500)
+    outcome = "interrupted"
+    try:
         done = await plan.carry_out()
-    except (ClusterFailed, CommandFailed) as failure:
-        page.state.audit.add(page.person, name, what, f"failed: {failure}")
-        page.session.notices.append(("bad", f"{plan.title} failed: {failure}"))
-    else:
-        page.state.audit.add(page.person, name, what, "done")
+        outcome = "done"
         page.session.notices.append(("good", done))
-    page.cluster.index.forget()
-    page.cluster.lags.forget()
+    except (ClusterFailed, CommandFailed) as failure:
+        outcome = f"failed: {failure}"
+        page.session.notices.append(("bad", f"{plan.title} failed: {failure}"))
+    finally:
+        page.state.audit.add(page.person, name, what, outcome)
+        page.cluster.index.forget()
+        page.cluster.lags.forget()
     return page.redirect(plan.back)
 
 
-def integer(form: Form, name: str, least: int, what: str) -> int:
+async def check_operator(page: Page) -> None:
+    """Raises ClusterFailed if the person may not act on this machine's processes.
+
+    No broker checks such an action. With sign-in it needs what altering the cluster needs.
+    """
+    if page.state.options.sasl_mechanism is not None and not await page.cluster.client.may_alter():
+        raise ClusterFailed(
+            f"The cluster does not allow {page.person} to alter it; starting and stopping processes"
+            " on this machine needs that right (ALTER on the cluster)"
+        )
+
+
+def integer(form: Form, name: str, least: int, what: str, most: int = 2**31 - 1) -> int:
     """Raises WrongInput"""
     text = form.get(name, "").strip()
-    if not text.lstrip("-").isdecimal() or int(text) < least:
-        raise WrongInput(f"{what} must be a number of at least {least}, not “{text}”")
-    return int(text)
+    number = parse_integer(text)
+    if number is None or not least <= number <= most:
+        bounds = f"of at least {least}" if most >= 2**31 - 1 else f"from {least} to {most}"
+        raise WrongInput(f"{what} must be a number {bounds}, not “{text[:_SHOWN]}”")
+    return number
 
 
 def pairs(text: str) -> dict[str, str]:

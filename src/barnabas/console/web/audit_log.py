@@ -20,8 +20,13 @@ class AuditLog:
         self._path = path
         self.entries: list[dict[str, object]] = []
 
-    def add(self, person: str, action: str, what: str, outcome: str) -> None:
+    def check(self) -> None:
         """Raises OSError if the file cannot be written: a change must not go unrecorded."""
+        if self._path is not None:
+            self._path.open("a", encoding="utf-8").close()
+
+    def add(self, person: str, action: str, what: str, outcome: str) -> None:
+        """Raises OSError if the file cannot be written"""
         at_ms = self._clock.now_ms()
         entry: dict[str, object] = {
             "time": show_time(at_ms),

@@ -1,8 +1,10 @@
 """A request for a page: the person, the cluster as they may see it, and the response."""
 
+import contextlib
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
@@ -10,11 +12,13 @@ from starlette.routing import Route
 
 from barnabas.console.cluster.console_client import ClusterFailed, Unreachable
 from barnabas.console.console_state import ClusterHandle, ConsoleState
-from barnabas.console.web.access import COOKIE, LOCAL, Session, is_loopback
+from barnabas.console.web.access import LOCAL, Session, is_loopback
 from barnabas.console.web.rendering import relative_root
 
 EVENT_STREAM: Final = "text/event-stream"
 LIVE_EVERY_S: Final = 2.0
+_DIGITS: Final = 19
+_LINE_END: Final = re.compile("\r\n|\r|\n")  # of an event stream: no others
 NAVIGATION: Final = (
     ("", "Overview"),
     ("topics", "Topics"),
@@ -28,6 +32,15 @@ NAVIGATION: Final = (
 )
 
 Context = dict[str, Any]
+
+
+def parse_integer(text: str) -> int | None:
+    """The integer that a person typed; None if it is none, or beyond 64 bits."""
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
 
 
 class SignInNeeded(Exception):
@@ -87,11 +100,8 @@ class Page:
 
     def integer(self, name: str, default: int, least: int = 0, most: int = 2**62) -> int:
         """An integer of the query, within bounds; the default if it is none."""
-        text = self.argument(name)
-        sign = text[:1] == "-"
-        if not text[sign:].isdecimal():
-            return default
-        return min(most, max(least, int(text)))
+        found = parse_integer(self.argument(name))
+        return default if found is None else min(most, max(least, found))
 
     def url(self, path: str) -> str:
         """A link within the console, relative to this page."""
@@ -113,8 +123,6 @@ class Page:
             "failure": None,
             "is_absent": False,
             "path": path,
-            "here_url": self.request.url.query and f"?{self.request.url.query}",
-            "quoted": lambda text: quote(str(text), safe=""),
             **given,
         }
 
@@ -128,13 +136,24 @@ class Page:
         return self.with_cookie(RedirectResponse(self.url(path), 303))
 
     def with_cookie(self, response: Response) -> Response:
+        """Lax, not strict: a link from elsewhere would arrive without the person's session."""
         if self.is_new_session:
             forwarded = self.request.headers.get("x-forwarded-proto") if self._is_of_proxy else None
             is_https = (forwarded or self.request.url.scheme) == "https"
+            name = self.state.sessions.cookie
             response.set_cookie(
-                COOKIE, self.session.id, httponly=True, samesite="strict", secure=is_https
+                name, self.session.id, httponly=True, samesite="lax", secure=is_https
             )
         return response
+
+    def signed_in(self, person: str, cluster: ClusterHandle | None = None) -> None:
+        """A new session: whoever knew the id of the former one is not signed in."""
+        self.state.sessions.end(self.session)
+        self.session, self.is_new_session = self.state.sessions.begin(), True
+        self.session.person, self.session.cluster = person, cluster
+
+    def stream(self, events: AsyncIterator[str]) -> Response:
+        return self.with_cookie(StreamingResponse(events, media_type=EVENT_STREAM))
 
     def block(self, template: str, given: Mapping[str, Any]) -> str:
         return self.state.templates.live(template, self.context(given))
@@ -148,12 +167,10 @@ def live_page(path: str, template: str, gather: Gather, every_s: float = LIVE_EV
 
     async def endpoint(request: Request) -> Response:
         page = Page(request)
+        if EVENT_STREAM in request.headers.get("accept", ""):
+            return page.stream(_updates(page, template, gather, every_s))
         if not page.is_known:
             return sign_in_first(page)
-        if EVENT_STREAM in request.headers.get("accept", ""):
-            return StreamingResponse(
-                _updates(page, template, gather, every_s), media_type=EVENT_STREAM
-            )
         return page.render(template, await gathered(page, gather))
 
     return Route(path, endpoint, methods=["GET"])
@@ -168,20 +185,28 @@ async def gathered(page: Page, gather: Gather) -> Context:
 
 
 async def _updates(page: Page, template: str, gather: Gather, every_s: float) -> AsyncIterator[str]:
-    """The page's live block, whenever it has changed. Ends when the browser goes away."""
+    """The page's live block, whenever it has changed. Ends when the browser goes away.
+
+    `renew` is for a page whose session is gone, with a sign-out or with the console before: it
+    must load again to get new forms.
+    """
+    if page.is_new_session:
+        yield server_sent("renew", "session")
     sent = ""
-    async with page.cluster.watched():
-        is_open = True
-        while is_open:
-            html = page.block(template, await gathered(page, gather))
-            yield ": alive\n\n" if html == sent else server_sent("live", html)
-            sent = html
-            is_open = await page.state.pause(every_s)
+    with contextlib.suppress(SignInNeeded):  # which a sign-out in another tab leads to
+        async with page.cluster.watched():
+            while True:
+                html = page.block(template, await gathered(page, gather))
+                yield ": alive\n\n" if html == sent else server_sent("live", html)
+                sent = html
+                if not await page.state.pause(every_s):
+                    return
+    yield server_sent("renew", "sign-in")
 
 
 def server_sent(event: str, data: str) -> str:
     """One event of an event stream."""
-    lines = "".join(f"data: {line}\n" for line in data.splitlines())
+    lines = "".join(f"data: {line}\n" for line in _LINE_END.split(data))
     return f"event: {event}\n{lines}\n"
 
 
@@ -196,4 +221,9 @@ def sign_in_first(page: Page) -> Response:
             },
             401,
         )
-    return page.redirect("sign-in")
+    request = page.request
+    if request.method != "GET":
+        return page.redirect("sign-in")
+    query = request.url.query
+    wanted = request.scope["path"].removeprefix("/") + (query and f"?{query}")
+    return page.redirect(f"sign-in?{urlencode({'next': wanted})}" if wanted else "sign-in")
