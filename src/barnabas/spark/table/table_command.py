@@ -132,6 +132,8 @@ def table(
     log = open_log(directory, format)
     if (found := found_format(directory)) not in (None, format):
         raise Misused(f"--format {format}: {directory} is a table of {found}")
+    if dead_letters == topic:
+        raise Misused(f"--dead-letters {topic}: must be another topic than the table's")
     definition = TableDefinition(
         topic,
         _value_options(schema, schema_from, registry, infer, values),
