@@ -1,5 +1,6 @@
 """The logs of tables without Spark: many commits stay small, merges are bounded."""
 
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from barnabas.cli.exit_codes import CommandFailed
+from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.spark.table.table_upkeep import FILES_OF_A_TIER, decide_merges
 from barnabas.spark.table_log import iceberg_log
 from barnabas.spark.table_log.table_directory import TableDirectory
@@ -189,3 +190,13 @@ def test_structs_get_new_fields_wherever_they_are(format: str, tmp_path: Path) -
         {"deep": {"x": 1, "y": None}, "list": [{"x": 1, "y": None}]},
         {"deep": {"x": 2, "y": 3}, "list": [{"x": 2, "y": 3}]},
     ]
+
+
+def test_a_path_may_have_spaces_but_nothing_that_is_read_in_two_ways(tmp_path: Path) -> None:
+    directory = TableDirectory(f"file://{tmp_path}/a table of ü")
+    assert directory.create("_commits/0.json", "{}")
+    assert (tmp_path / "a table of ü" / "_commits" / "0.json").exists()
+    assert directory.uri == TableDirectory(str(directory)).uri
+    for odd in "%#?*[]{}":
+        with pytest.raises(Misused, match=re.escape(f"must not contain {odd}")):
+            TableDirectory(f"{tmp_path}/a{odd}b")

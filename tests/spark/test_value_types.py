@@ -101,7 +101,7 @@ def test_named_types_and_definitions_are_used_more_than_once() -> None:
     assert found == Struct({"one": point, "other": point})
 
     item = {"type": "object", "properties": {"x": {"type": "integer"}}}
-    schema = {
+    schema: dict[str, Any] = {
         "properties": {"a": {"$ref": "#/$defs/an~1item"}, "b": {"items": {"$ref": "#/$defs/no"}}},
         "$defs": {"an/item": item},
     }

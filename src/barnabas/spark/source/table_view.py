@@ -36,9 +36,10 @@ _COMMITTED: Final = {"kafka.isolation.level": "read_committed"}
 
 @dataclass(frozen=True)
 class FileTask(InputPartition):
-    """The rows of a file whose offsets are in the range of their partition."""
+    """The rows of a file of the table at `place` whose offsets are in their partition's range."""
 
-    uri: str
+    place: str
+    path: str
     partition_values: Mapping[str, str | None]
     ranges: Mapping[int, tuple[int, int]]
 
@@ -138,7 +139,7 @@ def tasks(
     }
     wanted = list(filters)
     found: list[InputPartition] = [
-        FileTask(f"{viewed.uri}/{file.path}", dict(file.partition_values), in_table)
+        FileTask(viewed.uri, file.path, dict(file.partition_values), in_table)
         for file in viewed.files
         if in_table and _has_offsets(file, in_table) and may_match(file, wanted)
     ]

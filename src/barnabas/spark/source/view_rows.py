@@ -8,6 +8,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from barnabas.spark.small_files import Directory
 from barnabas.spark.source.offset_ranges import OffsetRange
 from barnabas.spark.source.read_task import ALL_TIMES
 from barnabas.spark.source.spark_source import COLUMNS, RecordBatch, arrow_batches
@@ -34,18 +35,17 @@ def view_rows(
 
 
 def _file_rows(task: FileTask, schema: Any) -> Iterator[RecordBatch]:
-    fs: Any = import_module("pyarrow.fs")
     parquet: Any = import_module("pyarrow.parquet")
     compute: Any = import_module("pyarrow.compute")
-    filesystem, path = fs.FileSystem.from_uri(task.uri.replace("s3a://", "s3://", 1))
     try:
-        with filesystem.open_input_file(path) as file:
+        with Directory(task.place).open(task.path) as file:
             for batch in parquet.ParquetFile(file).iter_batches(_BATCH_ROWS):
                 rows = _conformed(batch, schema, task)
                 yield rows.filter(_wanted(rows, task, compute))
     except FileNotFoundError:
         raise SparkFailure(
-            f"{task.uri} is gone: upkeep has replaced it since the query began; run it again"
+            f"{task.place}/{task.path} is gone: upkeep has replaced it since the query began; run"
+            " it again"
         ) from None
 
 
