@@ -1,19 +1,25 @@
 """The logs of tables without Spark: many commits stay small, merges are bounded."""
 
+import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow
 import pyarrow.parquet
 import pytest
+from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
+from pyspark.sql.pandas.types import to_arrow_schema
 
+from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.spark.table.table_upkeep import FILES_OF_A_TIER, decide_merges
 from barnabas.spark.table_log import iceberg_log
 from barnabas.spark.table_log.table_directory import TableDirectory
 from barnabas.spark.table_log.table_file import TableFile, read_footer, total_rows
 from barnabas.spark.table_log.table_log import TableChange, TableLog, open_log
 from barnabas.spark.table_log.table_state import CoveredPartition, TableDefinition, TableState
+from tests.spark.test_value_types import spark_type
 
 pa: Any = pyarrow
 parquet: Any = pyarrow.parquet
@@ -26,7 +32,7 @@ COMMITS = 45
 
 def add(log: TableLog, directory: TableDirectory, folder: Path, number: int) -> None:
     """Commit a file with one row."""
-    path = f"{log.data_prefix}{number + 1:08}-x-0000.parquet"
+    path = f"{log.data_prefix}{number + 1:08}-0123abcd-0000.parquet"
     (folder / path).parent.mkdir(exist_ok=True)
     parquet.write_table(pa.table({"offset": pa.array([number], pa.int64())}), folder / path)
     file = read_footer(directory._fs, str(folder), path, (folder / path).stat().st_size)
@@ -93,11 +99,13 @@ def test_a_run_deletes_files_of_unfinished_steps_and_those_that_a_commit_replace
     for number in range(2):
         add(log, directory, tmp_path, number)
     old, new = log.files()
-    (tmp_path / "00000009-x-0000.parquet").write_bytes(b"")
-    (tmp_path / "mine.parquet").write_bytes(b"")
+    (tmp_path / "00000009-0123abcd-0000.parquet").write_bytes(b"")
+    others = {"mine.parquet", "2026-11-18.parquet", "00000009-0000.parquet"}
+    for name in others:
+        (tmp_path / name).write_bytes(b"")
     assert directory.remove_uncommitted(2) == 1
     assert directory.remove_uncommitted(2, {new.path}) == 1
-    assert {each.name for each in tmp_path.glob("*.parquet")} == {new.path, "mine.parquet"}
+    assert {each.name for each in tmp_path.glob("*.parquet")} == {new.path, *others}
     assert not (tmp_path / old.path).exists()
 
 
@@ -110,3 +118,85 @@ def test_each_run_stages_files_in_a_directory_of_its_own(tmp_path: Path) -> None
     assert other.staged() == []
     other.clear_staging()
     assert not late.exists()
+
+
+def test_a_directory_with_data_of_others_does_not_become_a_table(tmp_path: Path) -> None:
+    directory = TableDirectory(str(tmp_path))
+    (tmp_path / "00000009-0123abcd-0000.parquet").write_bytes(b"")  # an unfinished step's
+    directory.check_unused()
+    (tmp_path / "sales").mkdir()
+    (tmp_path / "sales" / "2026.parquet").write_bytes(b"")
+    with pytest.raises(CommandFailed, match="is no table but has Parquet files, such as sales/"):
+        directory.check_unused()
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "metadata" / "00000-7f.metadata.json").write_text("{}")
+    with pytest.raises(CommandFailed, match="an Iceberg table of another catalog"):
+        open_log(directory, "iceberg").load()
+
+
+def write(folder: Path, log: TableLog, schema: Any, number: int, row: Any) -> None:
+    """Commit a file with one row of this schema."""
+    path = f"{log.data_prefix}{number:08}-0123abcd-0000.parquet"
+    (folder / path).parent.mkdir(exist_ok=True)
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    columns = [pa.array([value], field.type) for value, field in zip(row, arrow, strict=True)]
+    parquet.write_table(pa.Table.from_arrays(columns, schema=arrow), folder / path)
+    file = read_footer(
+        TableDirectory(str(folder))._fs, str(folder), path, (folder / path).stat().st_size
+    )
+    base = log.load()
+    state = (base.state if base else TableState(TableDefinition("t"))).next()
+    log.commit(base, TableChange(state, schema.jsonValue(), [file]))
+
+
+def by_others(format: str, folder: Path) -> Any:
+    if format == "delta":
+        return DeltaTable(str(folder)).to_pyarrow_table()
+    return StaticTable.from_metadata(str(folder)).scan().to_arrow()
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg", "parquet"])
+def test_values_beyond_what_python_or_json_can_hold_have_no_bounds(
+    format: str, tmp_path: Path
+) -> None:
+    """As of a producer that sends microseconds as its timestamps."""
+    schema = spark_type(
+        ("at", pa.timestamp("us", "UTC")), ("day", pa.date32()), ("x", pa.float64()),
+        ("local", pa.timestamp("us")), ("n", pa.int32()),
+    )  # fmt: skip
+    far = 1_700_000_000_000_000_000
+    last = datetime.max
+    log = open_log(TableDirectory(str(tmp_path)), format)
+    write(tmp_path, log, schema, 1, (far, 20_000_000, float("inf"), last, 5))
+    [file] = log.files()
+    assert file.bounds.keys() & {"at", "day", "x"} == set()
+    if format != "parquet":
+        assert by_others(format, tmp_path)["n"].to_pylist() == [5]
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_structs_get_new_fields_wherever_they_are(format: str, tmp_path: Path) -> None:
+    log = open_log(TableDirectory(str(tmp_path)), format)
+    x, y = (("x", pa.int32()), ("y", pa.int32()))
+    before = spark_type(("deep", [x]), ("list", pa.list_(pa.struct([x]))))
+    after = spark_type(("deep", [x, y]), ("list", pa.list_(pa.struct([x, y]))))
+    write(tmp_path, log, before, 1, ({"x": 1}, [{"x": 1}]))
+    write(tmp_path, log, after, 2, ({"x": 2, "y": 3}, [{"x": 2, "y": 3}]))
+    snapshot = log.load()
+    assert snapshot is not None
+    assert snapshot.schema == after.jsonValue()
+    found = by_others(format, tmp_path).to_pylist()
+    assert sorted(found, key=lambda row: row["deep"]["x"]) == [
+        {"deep": {"x": 1, "y": None}, "list": [{"x": 1, "y": None}]},
+        {"deep": {"x": 2, "y": 3}, "list": [{"x": 2, "y": 3}]},
+    ]
+
+
+def test_a_path_may_have_spaces_but_nothing_that_is_read_in_two_ways(tmp_path: Path) -> None:
+    directory = TableDirectory(f"file://{tmp_path}/a table of ü")
+    assert directory.create("_commits/0.json", "{}")
+    assert (tmp_path / "a table of ü" / "_commits" / "0.json").exists()
+    assert directory.uri == TableDirectory(str(directory)).uri
+    for odd in "%#?*[]{}":
+        with pytest.raises(Misused, match=re.escape(f"must not contain {odd}")):
+            TableDirectory(f"{tmp_path}/a{odd}b")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +98,12 @@ def test_a_stream_of_the_view_begins_with_the_table_and_goes_on_with_the_topic(
 
 
 def test_files_whose_statistics_exclude_a_filter_are_skipped() -> None:
-    file = TableFile("a.parquet", 1, 1, {}, {"id": (5, 9), "name": ("b", "d")})
+    day = {"day": "2026-11-18", "shard": "3", "none": None}
+    file = TableFile("a.parquet", 1, 1, day, {"id": (5, 9), "name": ("b", "d")})
     assert may_match(file, [EqualTo(("id",), 7), GreaterThan(("name",), "c")])
     assert not may_match(file, [GreaterThan(("id",), 9)])
     assert not may_match(file, [EqualTo(("name",), "a")])
-    assert may_match(file, [EqualTo(("other",), 1)])
+    assert may_match(file, [EqualTo(("other",), 1), EqualTo(("none",), 1)])
+    assert may_match(file, [EqualTo(("day",), date(2026, 11, 18)), EqualTo(("shard",), 3)])
+    assert not may_match(file, [GreaterThan(("day",), date(2026, 11, 18))])
+    assert not may_match(file, [EqualTo(("shard",), 4)])

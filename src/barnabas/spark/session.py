@@ -117,7 +117,7 @@ def _check(place: SparkPlace) -> None:
         import pyspark.sql  # noqa: F401 - only to check that it is installed
     except ModuleNotFoundError:
         raise CommandFailed("pipelines need PySpark: run pip install 'barnabas[spark]'") from None
-    if place.remote is None and "JAVA_HOME" not in os.environ and shutil.which("java") is None:
+    if place.remote is None and not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
         raise CommandFailed(
             "Spark needs Java 17 or newer, but `java` is not on the PATH; install it, or set"
             " JAVA_HOME"

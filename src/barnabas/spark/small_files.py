@@ -5,26 +5,38 @@ import os
 import posixpath
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from barnabas.base.randomness import Random
 from barnabas.cli.exit_codes import Misused
+
+_AMBIGUOUS: Final = frozenset("%#?*[]{}")
 
 
 class Directory:
     """Reads and replaces files by their path below the directory, which is created on demand."""
 
     def __init__(self, place: str) -> None:
-        """`place` is a path or a URI. Raises Misused if Arrow has no file system for it."""
+        """`place` is a path or a URI.
+
+        Raises  Misused if Arrow has no file system for it, or if it has a character that Spark,
+                Arrow and the libraries of the formats do not all read in the same way
+        """
         fs: Any = import_module("pyarrow.fs")
-        self.uri = place.rstrip("/") if "://" in place else f"file://{Path(place).absolute()}"
+        if odd := " ".join(sorted(set(place) & _AMBIGUOUS)):
+            raise Misused(f"{place}: the path must not contain {odd}")
+        local = place.removeprefix("file://")
+        self._is_local = "://" not in local
+        if self._is_local:
+            self._fs, self._base = fs.LocalFileSystem(), str(Path(local).absolute())
+            self.uri = f"file://{self._base}"
+            return
+        self.uri = place.rstrip("/")
         try:
             # Spark calls S3 s3a://, Arrow calls it s3://.
-            found: Any = fs.FileSystem.from_uri(self.uri.replace("s3a://", "s3://", 1))
+            self._fs, self._base = fs.FileSystem.from_uri(self.uri.replace("s3a://", "s3://", 1))
         except (ValueError, OSError) as error:
             raise Misused(f"{place}: {str(error).splitlines()[0]}") from None
-        self._fs, self._base = found
-        self._is_local = isinstance(self._fs, fs.LocalFileSystem)
 
     def __str__(self) -> str:
         return str(self._base) if self._is_local else self.uri
@@ -80,6 +92,10 @@ class Directory:
     def has(self, path: str) -> bool:
         fs: Any = import_module("pyarrow.fs")
         return bool(self._fs.get_file_info(self._path(path)).type != fs.FileType.NotFound)
+
+    def open(self, path: str) -> Any:
+        """Open a file for reads at any place. Raises FileNotFoundError."""
+        return self._fs.open_input_file(self._path(path))
 
     def names(self, path: str) -> list[str]:
         """The names of the files in a directory, sorted; hidden files are left out."""

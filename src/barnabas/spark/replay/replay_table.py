@@ -1,7 +1,7 @@
 """A table as the source of a replay: its files and rows in the terms of an archive."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive.archive_files import ArchiveDirectory
@@ -12,7 +12,7 @@ from barnabas.spark.archive.archive_manifest import (
     Manifest,
     Part,
 )
-from barnabas.spark.source.value_columns import RECORD_COLUMNS
+from barnabas.spark.source.value_columns import RECORD_COLUMNS, quoted
 from barnabas.spark.table.table_files import FileWriter
 from barnabas.spark.table_log.table_directory import TableDirectory
 from barnabas.spark.table_log.table_file import TableFile
@@ -62,20 +62,13 @@ class ReplayedTable(ArchiveDirectory):
         rows = writer.read(spark, [self._files[file.path] for file in files], schema)
         if not definition.is_decoded:
             return rows
-        return rows.selectExpr(*RECORD_COLUMNS, f"{_value(schema, definition)} AS value")
+        return rows.selectExpr(*RECORD_COLUMNS, f"{_value(definition.columns)} AS value")
 
 
-def _value(schema: Any, definition: Any) -> str:
-    own = {*RECORD_COLUMNS, *(["day"] if "day" in definition.partition_by else [])}
-    columns = [name for name in schema.fieldNames() if name not in own]
-    fields = ", ".join(f"`{name}` AS `{_field(name)}`" for name in columns)
-    empty = " AND ".join(f"`{name}` IS NULL" for name in columns)
+def _value(columns: Mapping[str, str]) -> str:
+    fields = ", ".join(f"{quoted(each)} AS {quoted(name)}" for name, each in columns.items())
+    empty = " AND ".join(f"{quoted(each)} IS NULL" for each in columns.values())
     return f"IF({empty}, NULL, cast(to_json(struct({fields})) AS BINARY))"
-
-
-def _field(column: str) -> str:
-    name = column.removeprefix("value_")
-    return name if name.lower() in RECORD_COLUMNS else column
 
 
 def _archived(file: TableFile, topic: str, partitions: Iterable[int]) -> ArchivedFile:

@@ -4,7 +4,7 @@ import io
 from importlib import import_module
 from typing import Any, Final
 
-from barnabas.spark.source.registry_values import plain, struct_array
+from barnabas.spark.source.registry_values import BAD_VALUE, plain, struct_array
 from barnabas.spark.user_errors import WrongOption
 
 _TYPES: Final = {
@@ -66,7 +66,7 @@ class PlainAvroDecoder:
                 if value is not None and data.read(1):
                     raise ValueError("bytes are left after the record")
                 found.append(decoded)
-            except (ValueError, KeyError, IndexError, TypeError, EOFError) as error:
+            except BAD_VALUE as error:
                 bad[row] = f"the value is not Avro of the schema: {error}"
                 found.append(None)
         return struct_array(found, self._type, bad), bad

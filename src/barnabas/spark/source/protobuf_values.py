@@ -24,12 +24,15 @@ _TYPE_BYTES: Final = 12
 
 
 def root_message(schema: RegisteredSchema, path: Sequence[int]) -> Any:
-    """The descriptor of the message at `path`: an index of the file, then of nested messages."""
+    """The descriptor of the message at `path`: an index of the file, then of nested messages.
+
+    Raises  ValueError if there is none
+    """
     messages = list(_file(schema).message_types_by_name.values())
     found: Any = None
     for index in path:
-        if index >= len(messages):
-            raise SparkFailure(f"the schema has no message {list(path)}")
+        if not 0 <= index < len(messages):
+            raise ValueError(f"the schema has no message {list(path)}")
         found = messages[index]
         messages = list(found.nested_types)
     return found
@@ -73,23 +76,27 @@ def _add(pool: Any, descriptors: Any, text: str, name: str | None) -> str:
     return str(file.name)
 
 
-def message_type(descriptor: Any) -> ValueType:
-    """Spark's type of a message."""
-    if descriptor.full_name == TIMESTAMP:
+def message_type(descriptor: Any, within: tuple[str, ...] = ()) -> ValueType:
+    """Spark's type of a message. Raises SparkFailure if the message contains itself."""
+    name = str(descriptor.full_name)
+    if name == TIMESTAMP:
         return "TIMESTAMP"
-    return Struct({field.name: _field_type(field) for field in descriptor.fields})
+    if name in within:
+        raise SparkFailure(f"message {name} contains itself; no type in Spark does")
+    inner = (*within, name)
+    return Struct({field.name: _field_type(field, inner) for field in descriptor.fields})
 
 
-def _field_type(field: Any) -> ValueType:
+def _field_type(field: Any, within: tuple[str, ...]) -> ValueType:
     if is_map(field):
-        return Map(_single_type(field.message_type.fields_by_name["value"]))
-    kind = _single_type(field)
+        return Map(_single_type(field.message_type.fields_by_name["value"], within))
+    kind = _single_type(field, within)
     return Array(kind) if field.is_repeated else kind
 
 
-def _single_type(field: Any) -> ValueType:
+def _single_type(field: Any, within: tuple[str, ...]) -> ValueType:
     if field.cpp_type == CPP_MESSAGE:
-        return message_type(field.message_type)
+        return message_type(field.message_type, within)
     if field.cpp_type == _CPP_STRING:
         return "BINARY" if field.type == _TYPE_BYTES else "STRING"
     return _TYPES[field.cpp_type]

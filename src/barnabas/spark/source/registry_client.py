@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -13,6 +14,10 @@ from barnabas.spark.user_errors import SparkFailure, WrongOption
 
 _TIMEOUT_S: Final = 30.0
 _JSON: Final = "application/vnd.schemaregistry.v1+json"
+
+
+class NotRegistered(SparkFailure):
+    """The registry does not have what was asked for."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +43,17 @@ class RegistryClient:
         if parts.username:
             login = f"{parts.username}:{parts.password or ''}".encode()
             self._headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
-        self._by_id: dict[int, RegisteredSchema] = {}
+        self._by_id: dict[int, RegisteredSchema | None] = {}
 
-    def schema(self, number: int) -> RegisteredSchema:
-        """The schema with this id. Raises SparkFailure if there is none."""
+    def find_schema(self, number: int) -> RegisteredSchema | None:
+        """The schema with this id, or None. Raises SparkFailure if the registry fails."""
         if number not in self._by_id:
-            self._by_id[number] = self._parsed(
-                self._request(f"/schemas/ids/{number}?format=serialized")
-            )
+            try:
+                found = self._request(f"/schemas/ids/{number}?format=serialized")
+            except NotRegistered:
+                self._by_id[number] = None
+            else:
+                self._by_id[number] = self._parsed(found)
         return self._by_id[number]
 
     def versions(self, subject: str) -> list[RegisteredSchema]:
@@ -82,7 +90,8 @@ class RegistryClient:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
                 return json.load(response)
         except urllib.error.HTTPError as error:
-            raise SparkFailure(f"the registry at {self._url}: {_message(error)}") from None
+            kind = NotRegistered if error.code == HTTPStatus.NOT_FOUND else SparkFailure
+            raise kind(f"the registry at {self._url}: {_message(error)}") from None
         except (OSError, ValueError) as error:
             raise SparkFailure(f"the registry at {self._url} does not answer: {error}") from None
 

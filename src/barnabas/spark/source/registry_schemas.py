@@ -4,10 +4,13 @@ import json
 from collections.abc import Mapping
 from functools import reduce
 from typing import Any, Final
+from urllib.parse import unquote
 
 from barnabas.spark.source.registry_client import RegisteredSchema, RegistryClient
 from barnabas.spark.source.value_types import Array, Map, Struct, ValueType, fields_ddl, merge
 from barnabas.spark.user_errors import SparkFailure
+
+Names = tuple[str, ...]
 
 _AVRO: Final = {
     "boolean": "BOOLEAN", "int": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
@@ -16,7 +19,7 @@ _AVRO: Final = {
 _LOGICAL: Final = {
     "timestamp-millis": "TIMESTAMP", "timestamp-micros": "TIMESTAMP", "date": "DATE",
     "local-timestamp-millis": "TIMESTAMP_NTZ", "local-timestamp-micros": "TIMESTAMP_NTZ",
-    "uuid": "STRING",
+    "uuid": "STRING", "time-millis": "STRING", "time-micros": "STRING",
 }  # fmt: skip
 _JSON: Final = {
     "integer": "BIGINT", "number": "DOUBLE", "string": "STRING", "boolean": "BOOLEAN",
@@ -48,7 +51,11 @@ def value_type(schema: RegisteredSchema) -> ValueType:
     if schema.kind == "PROTOBUF":
         from barnabas.spark.source.protobuf_values import message_type, root_message
 
-        return message_type(root_message(schema, (0,)))
+        try:
+            root = root_message(schema, (0,))
+        except ValueError as error:
+            raise SparkFailure(str(error)) from None
+        return message_type(root)
     try:
         parsed = json.loads(schema.text)
     except ValueError as error:
@@ -65,12 +72,16 @@ def avro_type(schema: Any, named: dict[str, Any]) -> ValueType:
     if isinstance(schema, str):
         return _AVRO[schema] if schema in _AVRO else avro_type(_named(schema, named), named)
     kind = schema["type"]
+    if kind in ("enum", "fixed"):
+        named[schema["name"]] = named[_full_name(schema)] = schema
     if logical := _logical(schema):
         return logical
-    if kind in ("record", "enum", "fixed"):
-        named[schema["name"]] = named[_full_name(schema)] = schema
     if kind == "record":
-        return Struct({each["name"]: avro_type(each["type"], named) for each in schema["fields"]})
+        names = (schema["name"], _full_name(schema))
+        named.update(dict.fromkeys(names))  # until its fields are known
+        fields = {each["name"]: avro_type(each["type"], named) for each in schema["fields"]}
+        named.update(dict.fromkeys(names, schema))
+        return Struct(fields)
     if kind == "array":
         return Array(avro_type(schema["items"], named))
     if kind == "map":
@@ -79,8 +90,11 @@ def avro_type(schema: Any, named: dict[str, Any]) -> ValueType:
 
 
 def _named(name: str, named: Mapping[str, Any]) -> Any:
-    found = named.get(name, named.get(name.rpartition(".")[2]))
+    short = name.rpartition(".")[2]
+    found = named.get(name, named.get(short))
     if found is None:
+        if name in named or short in named:
+            raise SparkFailure(f"record {name} contains itself; no type in Spark does")
         raise SparkFailure(f"the Avro schema names an unknown type {name}")
     return found
 
@@ -97,20 +111,38 @@ def _logical(schema: Mapping[str, Any]) -> str | None:
     return _LOGICAL.get(str(logical))
 
 
-def json_type(schema: Mapping[str, Any]) -> ValueType:
-    """The type of a JSON Schema; what it leaves open is text."""
+def json_type(schema: Mapping[str, Any], root: Any = None, within: Names = ()) -> ValueType:
+    """The type of a JSON Schema; what it leaves open is text.
+
+    Raises  SparkFailure if a definition contains itself
+    """
+    root = schema if root is None else root
+    if isinstance(name := schema.get("$ref"), str) and name.startswith("#"):
+        if name in within:
+            raise SparkFailure(f"definition {name} contains itself; no type in Spark does")
+        return json_type(_definition(root, name), root, (*within, name))
     for choice in ("oneOf", "anyOf"):
         kinds = [each for each in schema.get(choice, ()) if each.get("type") != "null"]
         if len(kinds) == 1:
-            return json_type(kinds[0])
+            return json_type(kinds[0], root, within)
     kind = schema.get("type")
     if isinstance(kind, list):
         kind = next((each for each in kind if each != "null"), None)
     if kind == "object" or "properties" in schema:
-        fields = {name: json_type(each) for name, each in schema.get("properties", {}).items()}
-        return Struct(fields)
+        fields = schema.get("properties", {})
+        return Struct({name: json_type(each, root, within) for name, each in fields.items()})
     if kind == "array":
-        return Array(json_type(schema.get("items", {})))
+        return Array(json_type(schema.get("items", {}), root, within))
     if kind == "string":
         return _TEXTS.get(str(schema.get("format")), "STRING")
     return _JSON.get(str(kind), "STRING")
+
+
+def _definition(root: Any, name: str) -> Mapping[str, Any]:
+    """What a reference within a JSON Schema names, such as `#/$defs/item`."""
+    found = root
+    for part in name.removeprefix("#").strip("/").split("/"):
+        if part:
+            found = found.get(unquote(part).replace("~1", "/").replace("~0", "~"), {})
+    assert isinstance(found, Mapping)
+    return found

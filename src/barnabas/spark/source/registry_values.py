@@ -2,6 +2,7 @@
 
 import io
 import struct
+from datetime import time
 from importlib import import_module
 from typing import Any, Final
 from uuid import UUID
@@ -12,7 +13,7 @@ from barnabas.spark.source.registry_schemas import KINDS
 from barnabas.spark.user_errors import SparkFailure
 
 HEADER: Final = struct.Struct(">bI")
-_BAD: Final = (ValueError, LookupError, TypeError, EOFError, ArithmeticError)
+BAD_VALUE: Final = (ValueError, LookupError, TypeError, EOFError, ArithmeticError)
 
 
 class RegistryDecoder:
@@ -34,7 +35,7 @@ class RegistryDecoder:
         for row, value in enumerate(values.to_pylist()):
             try:
                 found.append(None if value is None else self._one(value))
-            except _BAD as error:
+            except BAD_VALUE as error:
                 bad[row] = _reason(error)
                 found.append(None)
         if self._json is not None:
@@ -47,7 +48,9 @@ class RegistryDecoder:
         if len(value) < HEADER.size or value[0] != 0:
             raise ValueError("it does not begin with the id of a schema")
         _, number = HEADER.unpack_from(value)
-        schema = self._client.schema(number)
+        schema = self._client.find_schema(number)
+        if schema is None:
+            raise ValueError(f"the registry has no schema {number}")
         if schema.kind != KINDS[self._format]:
             raise ValueError(f"its schema {number} is of type {schema.kind}")
         payload = value[HEADER.size :]
@@ -77,7 +80,7 @@ def plain(value: Any) -> Any:
         return {name: plain(each) for name, each in value.items()}
     if isinstance(value, list):
         return [plain(each) for each in value]
-    return str(value) if isinstance(value, UUID) else value
+    return str(value) if isinstance(value, UUID | time) else value
 
 
 def struct_array(found: list[Any], kind: Any, bad: dict[int, str]) -> Any:

@@ -26,7 +26,7 @@ from barnabas.spark.source.read_plan import find_topics, partitions_of, resolve
 from barnabas.spark.source.source_options import EARLIEST, LATEST, Bound, SourceOptions
 from barnabas.spark.spark_cluster import SparkCluster
 from barnabas.spark.table_log.table_directory import TableDirectory
-from barnabas.spark.table_log.table_file import TableFile, plain
+from barnabas.spark.table_log.table_file import Bounds, TableFile, plain
 from barnabas.spark.table_log.table_log import TableLog, TableSnapshot, find_log
 from barnabas.spark.user_errors import SparkFailure, WrongOption
 
@@ -36,9 +36,10 @@ _COMMITTED: Final = {"kafka.isolation.level": "read_committed"}
 
 @dataclass(frozen=True)
 class FileTask(InputPartition):
-    """The rows of a file whose offsets are in the range of their partition."""
+    """The rows of a file of the table at `place` whose offsets are in their partition's range."""
 
-    uri: str
+    place: str
+    path: str
     partition_values: Mapping[str, str | None]
     ranges: Mapping[int, tuple[int, int]]
 
@@ -138,7 +139,7 @@ def tasks(
     }
     wanted = list(filters)
     found: list[InputPartition] = [
-        FileTask(f"{viewed.uri}/{file.path}", dict(file.partition_values), in_table)
+        FileTask(viewed.uri, file.path, dict(file.partition_values), in_table)
         for file in viewed.files
         if in_table and _has_offsets(file, in_table) and may_match(file, wanted)
     ]
@@ -188,8 +189,8 @@ def may_match(file: TableFile, filters: Iterable[Filter]) -> bool:
 
 def _may_match(file: TableFile, filter: Filter) -> bool:
     path: tuple[str, ...] = getattr(filter, "attribute", ())
-    bounds = file.bounds.get(path[0]) if len(path) == 1 else None
     value = plain(getattr(filter, "value", None))
+    bounds = _bounds(file, path[0], value) if len(path) == 1 else None
     if bounds is None or value is None or type(value) is not type(bounds[0]):
         return True
     low, high = bounds
@@ -205,6 +206,16 @@ def _may_match(file: TableFile, filter: Filter) -> bool:
         case LessThanOrEqual():
             return bool(low <= value)
     return True
+
+
+def _bounds(file: TableFile, column: str, value: object) -> Bounds | None:
+    """The least and the greatest value of the column; None if they are unknown."""
+    text = file.partition_values.get(column)
+    if text is None:
+        return file.bounds.get(column)
+    if isinstance(value, int):
+        return (int(text), int(text)) if text.lstrip("-").isdecimal() else None
+    return text, text
 
 
 def schema_of(path: str) -> Any:

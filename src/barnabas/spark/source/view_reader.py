@@ -28,7 +28,6 @@ from barnabas.spark.source.table_view import (
     tasks,
     view,
 )
-from barnabas.spark.source.value_columns import RECORD_COLUMNS
 from barnabas.spark.source.view_rows import record_schema, view_rows
 from barnabas.spark.user_errors import without_traceback
 
@@ -60,7 +59,7 @@ class ViewReader(DataSourceReader):
         return tasks(self._viewed, starts(self._viewed), ends(self._viewed), self._filters)
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        return view_rows(partition, self._viewed.options, self._schema, self._record)
+        return view_rows(partition, self._viewed, self._schema, self._record)
 
 
 class FilteringViewReader(ViewReader):
@@ -111,24 +110,18 @@ class ViewStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Spark's checkpoint has the offsets."""
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        return view_rows(partition, self._viewed.options, self._schema, self._record)
+        return view_rows(partition, self._viewed, self._schema, self._record)
 
 
 def _record(viewed: ViewedTable, schema: StructType) -> StructType:
-    if not viewed.snapshot.state.definition.is_decoded:
-        return record_schema(schema, None)
-    by = viewed.snapshot.state.definition.partition_by
-    fields = [
-        field
-        for field in schema.fields
-        if field.name not in RECORD_COLUMNS and not (field.name == "day" and "day" in by)
-    ]
-    renamed = StructType()
-    for field in fields:
-        original = field.name.removeprefix("value_")
-        is_taken = original != field.name and original.lower() in RECORD_COLUMNS
-        renamed = renamed.add(original if is_taken else field.name, field.dataType)
-    return record_schema(schema, renamed)
+    definition = viewed.snapshot.state.definition
+    if not definition.is_decoded:
+        return record_schema(None)
+    kinds = {field.name: field.dataType for field in schema.fields}
+    fields = StructType()
+    for name, column in definition.columns.items():
+        fields = fields.add(name, kinds[column])
+    return record_schema(fields)
 
 
 def _keyed(offsets: Offsets, known: Offsets) -> dict[TopicPartition, int]:

@@ -8,19 +8,20 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from barnabas.spark.small_files import Directory
 from barnabas.spark.source.offset_ranges import OffsetRange
 from barnabas.spark.source.read_task import ALL_TIMES
-from barnabas.spark.source.source_options import SourceOptions
 from barnabas.spark.source.spark_source import COLUMNS, RecordBatch, arrow_batches
-from barnabas.spark.source.table_view import FileTask
-from barnabas.spark.source.value_columns import value_fields
+from barnabas.spark.source.table_view import FileTask, ViewedTable
+from barnabas.spark.source.value_columns import DAY_COLUMN, END_TIME_MS, FIRST_TIME_MS
+from barnabas.spark.table_log.table_state import TableDefinition
 from barnabas.spark.user_errors import SparkFailure, plain_errors
 
 _BATCH_ROWS: Final = 64 * 1024
 
 
 def view_rows(
-    task: InputPartition, options: SourceOptions, schema: StructType, record: StructType
+    task: InputPartition, viewed: ViewedTable, schema: StructType, record: StructType
 ) -> Iterator[RecordBatch]:
     """Yield the rows of one task; `record` is the schema of the topic's records."""
     arrow = to_arrow_schema(schema, timezone="UTC")
@@ -28,23 +29,23 @@ def view_rows(
         if isinstance(task, FileTask):
             yield from _file_rows(task, arrow)
         elif isinstance(task, OffsetRange):
-            for batch in arrow_batches(task, options, record, ALL_TIMES):
-                yield _as_rows(batch, arrow, record)
+            definition = viewed.snapshot.state.definition
+            for batch in arrow_batches(task, viewed.options, record, ALL_TIMES):
+                yield _as_rows(batch, arrow, definition)
 
 
 def _file_rows(task: FileTask, schema: Any) -> Iterator[RecordBatch]:
-    fs: Any = import_module("pyarrow.fs")
     parquet: Any = import_module("pyarrow.parquet")
     compute: Any = import_module("pyarrow.compute")
-    filesystem, path = fs.FileSystem.from_uri(task.uri.replace("s3a://", "s3://", 1))
     try:
-        with filesystem.open_input_file(path) as file:
+        with Directory(task.place).open(task.path) as file:
             for batch in parquet.ParquetFile(file).iter_batches(_BATCH_ROWS):
                 rows = _conformed(batch, schema, task)
                 yield rows.filter(_wanted(rows, task, compute))
     except FileNotFoundError:
         raise SparkFailure(
-            f"{task.uri} is gone: upkeep has replaced it since the query began; run it again"
+            f"{task.place}/{task.path} is gone: upkeep has replaced it since the query began; run"
+            " it again"
         ) from None
 
 
@@ -80,24 +81,21 @@ def _cast(column: Any, kind: Any) -> Any:
     return column if column.type == kind else column.cast(kind)
 
 
-def _as_rows(batch: Any, schema: Any, record: StructType) -> Any:
+def _as_rows(batch: Any, schema: Any, definition: TableDefinition) -> Any:
     """Records as rows of the table: fields of the value are columns, bad values are left out."""
     pa: Any = import_module("pyarrow")
     compute: Any = import_module("pyarrow.compute")
-    decoded = batch.schema.get_field_index("valueError") >= 0
-    if decoded:
-        batch = batch.filter(compute.is_null(batch.column("valueError")))
     fields: dict[str, Any] = {}
-    if decoded:
-        struct = batch.column("value")
-        for name, column in value_fields(record["value"].dataType).items():
-            fields[column] = compute.struct_field(struct, name)
+    if definition.is_decoded:
+        batch = batch.filter(compute.is_null(batch.column("valueError")))
+        for place, column in enumerate(definition.columns.values()):
+            fields[column] = compute.struct_field(batch.column("value"), [place])
+    if DAY_COLUMN in definition.partition_by:
+        fields[DAY_COLUMN] = _days(batch.column("timestamp"))
     columns = []
     for field in schema:
         if field.name in fields:
             columns.append(_cast(fields[field.name], field.type))
-        elif field.name == "day" and batch.schema.get_field_index("day") < 0:
-            columns.append(batch.column("timestamp").cast(pa.timestamp("us")).cast(field.type))
         elif batch.schema.get_field_index(field.name) >= 0:
             columns.append(_cast(batch.column(field.name), field.type))
         else:
@@ -105,7 +103,19 @@ def _as_rows(batch: Any, schema: Any, record: StructType) -> Any:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def record_schema(table: StructType, values: StructType | None) -> StructType:
+def _days(timestamps: Any) -> Any:
+    """The UTC days; null where the column of the table is null, too."""
+    pa: Any = import_module("pyarrow")
+    compute: Any = import_module("pyarrow.compute")
+    at = timestamps.cast(pa.int64())
+    inside = compute.and_(
+        compute.greater_equal(at, FIRST_TIME_MS * 1000), compute.less(at, END_TIME_MS * 1000)
+    )
+    known = compute.if_else(inside, at, pa.scalar(None, pa.int64()))
+    return known.cast(pa.timestamp("us")).cast(pa.date32())
+
+
+def record_schema(values: StructType | None) -> StructType:
     """The schema in which the topic's records are read for a table with these decoded values."""
     from pyspark.sql.types import (
         ArrayType,

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.client import ClusterClients
 from barnabas.spark.archive.archive_source import PartitionRange, snapshot_topics
+from barnabas.spark.source.value_columns import TOMBSTONE, quoted
 from barnabas.spark.spark_errors import spark_failures
 from barnabas.spark.table.table_files import FileWriter
-from barnabas.spark.table.table_rows import TOMBSTONE, read_records, table_rows
+from barnabas.spark.table.table_rows import read_records, table_rows
 from barnabas.spark.table.table_upsert import latest
 from barnabas.spark.table_log.table_directory import TableDirectory
 from barnabas.spark.table_log.table_file import total_rows
@@ -108,10 +109,10 @@ def _within(ranges: Sequence[PartitionRange]) -> str:
 def _totals(rows: "DataFrame", columns: Sequence[str]) -> dict[Block, Totals]:
     from pyspark.sql import functions as f
 
-    quoted = ", ".join(f"`{name}`" for name in columns)
+    names = ", ".join(map(quoted, columns))
     found: list[Any] = (
         rows.groupBy("partition", f.expr(f"offset div {BLOCK}"))
-        .agg(f.count(f.lit(1)), f.expr(_CHECKSUM.format(quoted)))
+        .agg(f.count(f.lit(1)), f.expr(_CHECKSUM.format(names)))
         .collect()
     )
     return {(row[0], row[1]): Totals(row[2], int(row[3] or 0)) for row in found}

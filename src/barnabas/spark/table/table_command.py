@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from barnabas.cli.exit_codes import Misused
+from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties, check_topics
 from barnabas.cli.show import counted, show_bytes, show_json, show_table
 from barnabas.spark.pipeline_options import (
@@ -132,10 +132,12 @@ def table(
     log = open_log(directory, format)
     if (found := found_format(directory)) not in (None, format):
         raise Misused(f"--format {format}: {directory} is a table of {found}")
+    if dead_letters == topic:
+        raise Misused(f"--dead-letters {topic}: must be another topic than the table's")
     definition = TableDefinition(
         topic,
         _value_options(schema, schema_from, registry, infer, values),
-        tuple(name.strip() for each in partition_by or () for name in each.split(",")),
+        tuple(n.strip() for each in partition_by or () for n in each.split(",") if n.strip()),
         upsert,
         infer,
         dead_letters,
@@ -152,8 +154,14 @@ def table(
                 place = spark_place(master, remote, conf)
                 with spark_session("barnabas table", place) as spark:
                     run.write(spark, every if continuous else None, max_lag)
-        finally:
+        except (CommandFailed, Misused):
+            if run.records:
+                run.summarize(json)
+            raise
+        except KeyboardInterrupt:
             run.summarize(json)
+            raise
+        run.summarize(json)
 
 
 def _value_options(
@@ -164,6 +172,8 @@ def _value_options(
     values: str | None,
 ) -> dict[str, str]:
     """The options of the data source that decode values. Raises Misused."""
+    if schema is not None and not schema.strip():
+        raise Misused("--schema must name fields, such as 'id BIGINT, cents BIGINT'")
     if sum((schema is not None, schema_from is not None, infer)) > 1:
         raise Misused("give only one of --schema, --schema-from and --infer")
     if schema_from not in (None, "registry"):
@@ -202,7 +212,7 @@ class _TableRun:
         self._directory = directory
         self._rate = Rate()
         self._before = writer.state
-        self._records = self._dead = self._merged = 0
+        self.records = self._dead = self._merged = 0
 
     def write(self, spark: "SparkSession", every_s: float | None, max_lag: int) -> None:
         """Write all new records; with `every_s` check again at that interval until Ctrl-C."""
@@ -218,9 +228,9 @@ class _TableRun:
 
     def _catch_up(self, spark: "SparkSession", show: ShowProgress) -> None:
         while (step := unless_late(lambda: self._writer.step(spark))) is not None:
-            self._records += step.records
+            self.records += step.records
             self._dead += step.dead
-            show(PipelineProgress(self._records, step.left))
+            show(PipelineProgress(self.records, step.left))
             snapshot, merged = unless_late(lambda: self._upkeep.run(spark, self._writer.snapshot))
             self._writer.snapshot = snapshot
             self._merged += merged
@@ -240,7 +250,7 @@ class _TableRun:
                 {
                     "table": str(self._directory),
                     "format": self._log.name,
-                    "records": self._records,
+                    "records": self.records,
                     "deadLetters": self._dead,
                     "rows": state.rows,
                     "seconds": round(self._rate.seconds, 3),
@@ -252,10 +262,10 @@ class _TableRun:
             )
             return
         show_table(columns, rows)
-        seconds, rate = self._rate.seconds, self._rate.overall(self._records)
+        seconds, rate = self._rate.seconds, self._rate.overall(self.records)
         dead = f", {counted(self._dead, 'dead letter')}" if self._dead else ""
         print(
-            f"wrote {counted(self._records, 'row')}{dead} in {seconds:.1f} s ({rate:,.0f}/s);"
+            f"wrote {counted(self.records, 'row')}{dead} in {seconds:.1f} s ({rate:,.0f}/s);"
             f" {self._directory} has {counted(state.rows, 'row')} in"
             f" {counted(len(files), 'file')}, {show_bytes(size)}"
         )

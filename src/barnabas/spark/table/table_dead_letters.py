@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.client import ClusterClients, admin, create_topics
 from barnabas.spark.archive.archive_run import read_ranges
-from barnabas.spark.archive.archive_source import PartitionRange, snapshot_topics
+from barnabas.spark.archive.archive_source import Bounds, PartitionRange, snapshot_topics
 from barnabas.spark.dead_letters import HEADER, dead_letters
 from barnabas.spark.kill_points import reached
 from barnabas.spark.table.table_rows import bad_reason
@@ -19,7 +19,8 @@ from barnabas.spark.table_log.table_state import TableDefinition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_ORIGIN: Final = "string(filter(headers, h -> h.key = '{}{}')[0].value)"
+# The last one: a dead letter may have been one before. Other programs may write to the topic, too.
+_ORIGIN: Final = "string(try_element_at(filter(headers, h -> h.key = '{}{}'), -1).value)"
 
 
 class DeadLetters:
@@ -72,7 +73,7 @@ class DeadLetters:
         found = snapshot_topics(self._cluster, [self._topic])[self._topic]
         tail = [
             PartitionRange(
-                TopicPartition(self._topic, number), max(each.start, ends.get(number, 0)), each.end
+                TopicPartition(self._topic, number), _unseen(each, ends.get(number)), each.end
             )
             for number, each in found.bounds.items()
         ]
@@ -80,8 +81,13 @@ class DeadLetters:
             return bad
         written = read_ranges(bad.sparkSession, self._options, tail).selectExpr(
             f"{_ORIGIN.format(HEADER, 'topic')} AS was_topic",
-            f"int({_ORIGIN.format(HEADER, 'partition')}) AS partition",
-            f"bigint({_ORIGIN.format(HEADER, 'offset')}) AS offset",
+            f"try_cast({_ORIGIN.format(HEADER, 'partition')} AS INT) AS partition",
+            f"try_cast({_ORIGIN.format(HEADER, 'offset')} AS BIGINT) AS offset",
         )
         ours = written.where(written.was_topic == self._source).drop("was_topic")
         return bad.join(ours, ["partition", "offset"], "left_anti")
+
+
+def _unseen(bounds: Bounds, end: int | None) -> int:
+    """Where dead letters begin that no commit covers: all of them if the topic is another now."""
+    return bounds.start if end is None or end > bounds.end else max(bounds.start, end)

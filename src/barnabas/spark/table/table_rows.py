@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Final
 from barnabas.cli.exit_codes import Misused
 from barnabas.spark.archive.archive_run import read_ranges
 from barnabas.spark.archive.archive_source import PartitionRange
-from barnabas.spark.source.value_columns import RECORD_COLUMNS, value_fields
+from barnabas.spark.source.value_columns import (
+    DAY_COLUMN,
+    END_TIME_MS,
+    FIRST_TIME_MS,
+    RECORD_COLUMNS,
+    TOMBSTONE,
+    quoted,
+)
 from barnabas.spark.table_log.table_state import TableDefinition
 
 if TYPE_CHECKING:
@@ -16,9 +23,13 @@ RECORD: Final = (
     "key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestampType",
 )  # fmt: skip
 # The UTC day, in every session time zone.
-DAY: Final = "date_from_unix_date(int(floor(unix_millis(timestamp) / 86400000)))"
-TOMBSTONE: Final = "_tombstone"
-_COMMITTED: Final = {"kafka.isolation.level": "read_committed"}
+_FROM_DAY: Final = "date_from_unix_date(int(floor(unix_millis(timestamp) / 86400000)))"
+# Null beyond the years 1 to 9999, which formats and readers do not agree on.
+DAY: Final = (
+    f"CASE WHEN timestamp >= timestamp_millis({FIRST_TIME_MS})"
+    f" AND timestamp < timestamp_millis({END_TIME_MS}) THEN {_FROM_DAY} END"
+)
+COMMITTED: Final = {"kafka.isolation.level": "read_committed"}
 
 
 def read_records(
@@ -29,7 +40,7 @@ def read_records(
 ) -> "DataFrame":
     """The records in these ranges; with decoded values also `rawValue` and `valueError`."""
     decoding = {"value.errors": "keep", **definition.values} if definition.is_decoded else {}
-    return read_ranges(spark, {**_COMMITTED, **options, **decoding}, ranges)
+    return read_ranges(spark, {**COMMITTED, **options, **decoding}, ranges)
 
 
 def table_rows(records: "DataFrame", definition: TableDefinition) -> "DataFrame":
@@ -40,11 +51,13 @@ def table_rows(records: "DataFrame", definition: TableDefinition) -> "DataFrame"
     if not definition.is_decoded:
         rows = records.select(*RECORD, *deleted)
     else:
-        fields = value_fields(records.schema["value"].dataType)
-        columns = [f.col(f"value.`{name}`").alias(alias) for name, alias in fields.items()]
+        columns = [
+            f.col(f"value.{quoted(name)}").alias(column)
+            for name, column in definition.columns.items()
+        ]
         rows = records.where("valueError IS NULL").select(*RECORD_COLUMNS, *columns, *deleted)
-    if "day" in definition.partition_by and "day" not in rows.columns:
-        rows = rows.withColumn("day", f.expr(DAY))
+    if DAY_COLUMN in definition.partition_by:
+        rows = rows.withColumn(DAY_COLUMN, f.expr(DAY))
     for name in definition.partition_by:
         if name not in rows.columns:
             raise Misused(

@@ -6,6 +6,7 @@ is unchanged: the next run deletes the leftover files and reads the same range a
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,7 +29,7 @@ from barnabas.spark.table.table_dead_letters import DeadLetters
 from barnabas.spark.table.table_files import RECORDS_IN_A_FILE, FileWriter, Written, tasks_for
 from barnabas.spark.table.table_rows import read_records, table_rows
 from barnabas.spark.table.table_schema import merged_schema
-from barnabas.spark.table.table_upsert import upserted
+from barnabas.spark.table.table_upsert import upserting
 from barnabas.spark.table_log.table_directory import TableDirectory
 from barnabas.spark.table_log.table_file import TableFile, total_rows
 from barnabas.spark.table_log.table_log import CommitConflict, TableChange, TableLog, TableSnapshot
@@ -67,6 +68,8 @@ class TableWriter:
         self._wanted = wanted
         self._topic = wanted.definition.topic
         self.snapshot = log.load()
+        if self.snapshot is None:
+            directory.check_unused()
         self._check_definition()
         self._files = FileWriter(directory, log, wanted.definition.partition_by)
         self._dead_letters = DeadLetters(cluster, wanted.options, wanted.definition)
@@ -135,12 +138,14 @@ class TableWriter:
         rows = table_rows(counted, definition)
         size = sum(each.size for each in chosen)
         removed: Sequence[TableFile] = ()
-        if definition.upsert:
-            rows, removed = upserted(spark, self._log, self._files, self.snapshot, rows)
-            size += total_rows(removed)
-        written = self._files.write(
-            rows, self.state.sequence + 1, tasks_for(size), in_order=not definition.upsert
-        )
+        with ExitStack() as stack:
+            if definition.upsert:
+                changed = upserting(spark, self._log, self._files, self.snapshot, rows)
+                rows, removed = stack.enter_context(changed)
+                size += total_rows(removed)
+            written = self._files.write(
+                rows, self.state.sequence + 1, tasks_for(size), in_order=not definition.upsert
+            )
         dead = self._bad(seen, records)
         dead_ends = self.state.dead_letter_ends
         if dead:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.spark.archive.archive_run import read_ranges
 from barnabas.spark.archive.archive_source import PartitionRange
+from barnabas.spark.source.value_columns import DAY_COLUMN, value_columns
 from barnabas.spark.spark_errors import explain, spark_errors
+from barnabas.spark.table.table_rows import COMMITTED
 from barnabas.spark.table_log.table_log import TableSnapshot
 from barnabas.spark.table_log.table_state import TableDefinition
 
@@ -34,12 +36,19 @@ def merged_schema(
         return definition
     before = _fields(snapshot.state.definition.values.get("value.schema")) if snapshot else None
     now = _now(spark, wanted, ranges)
-    fields = now if before is None else _merged(before, now, definition.topic)
+    fields = now if before is None else _grown(before, now, definition)
     if not fields.fields:
         raise CommandFailed(
             f"no field can be inferred: the new records of {definition.topic} have no JSON object"
         )
-    return replace(definition, values={**definition.values, "value.schema": fields.toDDL()})
+    if _differ_by_case(fields):
+        spark.conf.set("spark.sql.caseSensitive", "true")
+    by_day = [DAY_COLUMN] if DAY_COLUMN in definition.partition_by else []
+    return replace(
+        definition,
+        values={**definition.values, "value.schema": fields.toDDL()},
+        columns=value_columns(fields.fieldNames(), by_day),
+    )
 
 
 def _now(
@@ -72,19 +81,49 @@ def _fields(ddl: str | None) -> "StructType":
     return found
 
 
-def _merged(before: "StructType", now: "StructType", topic: str) -> "StructType":
-    from pyspark.sql.types import StructType
+def _grown(before: Any, now: Any, definition: TableDefinition, where: str = "") -> Any:
+    """The type with the fields of both, also within structs and arrays.
 
-    known = {field.name: field for field in before.fields}
-    for field in now.fields:
-        old = known.get(field.name)
-        if old is not None and old.dataType != field.dataType:
-            raise CommandFailed(
-                f"field {field.name} of {topic} is {old.dataType.simpleString()} in the table and"
-                f" {field.dataType.simpleString()} now; columns can be added, not changed"
-            )
-        known[field.name] = old or field
-    return StructType(list(known.values()))
+    A field of two types keeps the table's if fields are inferred: values that do not fit it are
+    dead letters. Otherwise raises CommandFailed.
+    """
+    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+
+    match before, now:
+        case StructType(), StructType():
+            known = {field.name: field for field in before.fields}
+            for field in now.fields:
+                old = known.get(field.name)
+                if old is not None:
+                    name = f"{where}.{field.name}" if where else field.name
+                    kind = _grown(old.dataType, field.dataType, definition, name)
+                    field = StructField(old.name, kind, old.nullable, old.metadata)
+                known[field.name] = field
+            return StructType(list(known.values()))
+        case ArrayType(), ArrayType():
+            inner = _grown(before.elementType, now.elementType, definition, where)
+            return ArrayType(inner, before.containsNull)
+        case MapType(), MapType() if before.keyType == now.keyType:
+            inner = _grown(before.valueType, now.valueType, definition, where)
+            return MapType(before.keyType, inner, before.valueContainsNull)
+    if before != now and not definition.infer:
+        raise CommandFailed(
+            f"field {where} of {definition.topic} is {before.simpleString()} in the table and"
+            f" {now.simpleString()} now; columns can be added, not changed"
+        )
+    return before
+
+
+def _differ_by_case(kind: Any) -> bool:
+    """Whether some struct has two fields whose names differ only by case."""
+    from pyspark.sql.types import ArrayType, StructType
+
+    if isinstance(kind, ArrayType):
+        return _differ_by_case(kind.elementType)
+    if not isinstance(kind, StructType):
+        return False
+    names = {name.lower() for name in kind.fieldNames()}
+    return len(names) < len(kind.fields) or any(_differ_by_case(f.dataType) for f in kind.fields)
 
 
 def inferred_fields(
@@ -99,11 +138,11 @@ def inferred_fields(
     pa: Any = import_module("pyarrow")
     kind = pa.struct([])
     if ranges:
-        rows = read_ranges(spark, wanted.options, ranges).select("value")
+        rows = read_ranges(spark, {**COMMITTED, **wanted.options}, ranges).select("value")
         for row in rows.mapInArrow(_infer, "type binary").collect():
             reader = pa.ipc.read_schema(pa.py_buffer(bytes(row[0])))
             kind = merged(kind, reader.field("v").type)
-    found = from_arrow_type(_without_nulls(kind))
+    found = from_arrow_type(_known(kind) or pa.struct([]))
     assert isinstance(found, StructType)
     return found
 
@@ -120,24 +159,15 @@ def _infer(batches: Any) -> Any:
         )
 
 
-def _without_nulls(kind: Any) -> Any:
-    """The type without fields that were only ever null or empty: their type is not known yet."""
+def _known(kind: Any) -> Any:
+    """The type without what was only ever null or empty, as its type is not known; None if all."""
     pa: Any = import_module("pyarrow")
     types: Any = import_module("pyarrow.types")
-    fields = []
-    for field in kind:
-        inner = field.type
-        if types.is_struct(inner):
-            inner = _without_nulls(inner)
-        if _is_known(inner):
-            fields.append((field.name, inner))
-    return pa.struct(fields)
-
-
-def _is_known(kind: Any) -> bool:
-    types: Any = import_module("pyarrow.types")
-    if types.is_null(kind):
-        return False
     if types.is_struct(kind):
-        return kind.num_fields > 0 and all(_is_known(field.type) for field in kind)
-    return _is_known(kind.value_type) if types.is_list(kind) else True
+        fields = [(field.name, _known(field.type)) for field in kind]
+        fields = [(name, inner) for name, inner in fields if inner is not None]
+        return pa.struct(fields) if fields else None
+    if types.is_list(kind):
+        inner = _known(kind.value_type)
+        return None if inner is None else pa.list_(inner)
+    return None if types.is_null(kind) else kind

@@ -22,6 +22,9 @@ from barnabas.spark.table_log.table_state import STATE_KEY, TableState, parse_st
 _MS_PER_HOUR: Final = 3_600_000
 _RECENT: Final = 20
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# The last microsecond that can be rounded up to a millisecond of the year 9999.
+_LAST_TIME: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1) - 999
+_ZONES: Final = {"timestamp": "Z", "timestamp_ntz": ""}
 
 
 def app_id(topic: str, partition: int) -> str:
@@ -109,9 +112,9 @@ class DeltaLog:
         )
 
     def _add_columns(self, table: Any, base: TableSnapshot, change: TableChange) -> None:
-        """Add new columns in a commit of their own, which changes no row."""
-        known = {field["name"] for field in base.schema["fields"]}
-        new = [each for each in change.schema["fields"] if each["name"] not in known]
+        """Add new columns and new fields of structs in a commit of their own, with no row."""
+        known = {field["name"]: field["type"] for field in base.schema["fields"]}
+        new = [each for each in change.schema["fields"] if each["type"] != known.get(each["name"])]
         if not new:
             return
         properties = self._delta.CommitProperties(
@@ -192,18 +195,20 @@ def _statistics(file: TableFile, schema: Mapping[str, Any]) -> str:
     least: dict[str, Any] = {}
     most: dict[str, Any] = {}
     for name, (low, high) in file.bounds.items():
-        is_time = types.get(name) == "timestamp"
-        least[name] = _iso(low) if is_time else low
-        # Rounded up: a maximum must not be less than a value.
-        most[name] = _iso(high + 999) if is_time else high
+        zone = _ZONES.get(str(types.get(name)))
+        if zone is None:
+            least[name], most[name] = low, high
+        elif high <= _LAST_TIME:
+            # Rounded up: a maximum must not be less than a value.
+            least[name], most[name] = _iso(low, zone), _iso(high + 999, zone)
     nulls = dict(file.nulls)
     found = {"numRecords": file.records, "minValues": least, "maxValues": most, "nullCount": nulls}
     return json.dumps(found)
 
 
-def _iso(microseconds: int) -> str:
+def _iso(microseconds: int, zone: str) -> str:
     at = _EPOCH + timedelta(milliseconds=microseconds // 1000)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return at.isoformat(timespec="milliseconds").replace("+00:00", zone)
 
 
 def _file(row: dict[str, Any]) -> TableFile:

@@ -6,6 +6,7 @@ as DuckDB, Spark (`spark.read.format("iceberg").load(PATH)`) and pyiceberg's Sta
 """
 
 import posixpath
+import re
 from typing import Any, Final
 
 from pyiceberg.catalog.noop import NoopCatalog
@@ -23,6 +24,7 @@ from barnabas.spark.kill_points import reached
 
 _HINT: Final = "metadata/version-hint.text"
 _SUFFIX: Final = ".metadata.json"
+_OURS: Final = re.compile(r"v(\d+)\.metadata\.json")
 _NAME: Final = ("topics", "table")
 
 
@@ -45,8 +47,13 @@ class FileCatalog(NoopCatalog):
         return version
 
     def _versions(self) -> list[int]:
+        found = map(_OURS.fullmatch, self._directory.names("metadata"))
+        return [int(each[1]) for each in found if each is not None]
+
+    def is_of_others(self) -> bool:
+        """Whether there is metadata that another catalog wrote, under names of its own."""
         names = self._directory.names("metadata")
-        return [_version(name) for name in names if name.endswith(_SUFFIX)]
+        return any(name.endswith(_SUFFIX) for name in names) and not self._versions()
 
     def forget(self, before: int) -> None:
         """Delete the metadata of versions before that one."""

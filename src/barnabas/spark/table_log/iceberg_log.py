@@ -4,7 +4,7 @@ The same commit puts the state into the table's properties, which survive expire
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any, Final
@@ -44,6 +44,11 @@ class IcebergLog:
 
     def load(self) -> TableSnapshot | None:
         if not self._catalog.version():
+            if self._catalog.is_of_others():
+                raise CommandFailed(
+                    f"{self._directory} is an Iceberg table of another catalog; use another"
+                    " directory"
+                )
             return None
         table = self._catalog.load_table()
         state = table.properties.get(STATE_KEY)
@@ -119,19 +124,18 @@ class IcebergLog:
             transaction.set_properties(**{"schema.name-mapping.default": mapping})
         transaction.set_properties(**{STATE_KEY: state, _SCHEMA_KEY: json.dumps(change.schema)})
         producer = transaction.update_snapshot(snapshot_properties={STATE_KEY: state})
-        added = self._data_files(transaction, [file.path for file in change.added])
+        added = self._data_files(transaction, change)
         with producer.overwrite() if change.removed else producer.merge_append() as snapshot:
             for data_file in added:
                 snapshot.append_data_file(data_file)
             for data_file in self._live(transaction, {file.path for file in change.removed}):
                 snapshot.delete_data_file(data_file)
 
-    def _data_files(self, transaction: Any, paths: list[str]) -> list[Any]:
-        from pyiceberg.io.pyarrow import parquet_file_to_data_file
-
+    def _data_files(self, transaction: Any, change: TableChange) -> list[Any]:
         io, metadata = transaction._table.io, transaction.table_metadata
-        uris = [self._directory.uri_of(path) for path in paths]
-        return [parquet_file_to_data_file(io, metadata, uri) for uri in uris]
+        columns = change.state.definition.partition_by
+        uris = [self._directory.uri_of(file.path) for file in change.added]
+        return [_data_file(io, metadata, uri, columns) for uri in uris]
 
     def _live(self, transaction: Any, paths: set[str]) -> list[Any]:
         if not paths:
@@ -175,6 +179,19 @@ class IcebergLog:
                 for entry in manifest.fetch_manifest_entry(table.io):
                     found.add(self._relative(entry.data_file.file_path))
         return found
+
+
+def _data_file(io: Any, metadata: Any, uri: str, partition_by: Sequence[str]) -> Any:
+    from pyiceberg.io.pyarrow import parquet_file_to_data_file
+
+    try:
+        return parquet_file_to_data_file(io, metadata, uri)
+    except OverflowError:
+        # A time that Python's datetime does not reach: only partitions need their bounds.
+        wanted = {f"write.metadata.metrics.column.{name}": "full" for name in partition_by}
+        wanted["write.metadata.metrics.default"] = "counts"
+        counted = metadata.model_copy(update={"properties": {**metadata.properties, **wanted}})
+        return parquet_file_to_data_file(io, counted, uri)
 
 
 def _comparable(value: Any, field: Any) -> Any:

@@ -5,11 +5,16 @@ greater number than the table's last commit belongs to a step that was never com
 """
 
 import posixpath
+import re
 from collections.abc import Container
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
+from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.data_directory import DataDirectory
 from barnabas.spark.table_log.table_file import TableFile, read_footer
+
+_DATA_FILE: Final = re.compile(r"(\d{8,})-[0-9a-f]{8}-\d{4,}\.parquet")
 
 
 class TableDirectory(DataDirectory):
@@ -39,10 +44,19 @@ class TableDirectory(DataDirectory):
             return 0
         removed = 0
         for path, _ in self._data_files(""):
-            number = posixpath.basename(path).partition("-")[0]
-            if not number.isdecimal():
+            ours = _DATA_FILE.fullmatch(posixpath.basename(path))
+            if ours is None:
                 continue
-            if int(number) > sequence or (live is not None and path not in live):
+            if int(ours[1]) > sequence or (live is not None and path not in live):
                 self.delete(path)
                 removed += 1
         return removed
+
+    def check_unused(self) -> None:
+        """Raises CommandFailed if there are Parquet files that no run of a table wrote."""
+        for path, _ in self._data_files(""):
+            if _DATA_FILE.fullmatch(posixpath.basename(path)) is None:
+                raise CommandFailed(
+                    f"{self} is no table but has Parquet files, such as {path}; use another"
+                    " directory"
+                )

@@ -1,5 +1,6 @@
 """The data files of a table: size, rows and statistics, read from the footers of Parquet."""
 
+import math
 import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -60,7 +61,10 @@ def _merge(
         if statistics.num_values:  # not all of them are null
             bounds[name] = None
         return
-    found = plain(statistics.min), plain(statistics.max)
+    try:
+        found = plain(statistics.min), plain(statistics.max)
+    except (OverflowError, ValueError):  # a time that Python's datetime does not reach
+        found = None, None
     before = bounds.get(name, found)
     if found[0] is None or found[1] is None or before is None:
         bounds[name] = None
@@ -69,7 +73,7 @@ def _merge(
 
 
 def plain(value: Any) -> Any:
-    """A value for statistics: numbers, short texts, ISO days, timestamps in microseconds."""
+    """A value for statistics: finite numbers, short texts, ISO days, timestamps in microseconds."""
     if isinstance(value, datetime):
         aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
         return (aware - _EPOCH) // timedelta(microseconds=1)
@@ -77,7 +81,7 @@ def plain(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, str):
         return value if len(value) <= _LONGEST_TEXT else None
-    return value if isinstance(value, int | float) and value == value else None
+    return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def partition_values(path: str) -> dict[str, str | None]:

@@ -35,7 +35,10 @@ class CoveredPartition:
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """How records become rows; `values` are the options of the data source that decode values."""
+    """How records become rows; `values` are the options of the data source that decode values.
+
+    `columns` are those of the fields of decoded values.
+    """
 
     topic: str
     values: Mapping[str, str] = field(default_factory=dict)
@@ -43,6 +46,7 @@ class TableDefinition:
     upsert: bool = False
     infer: bool = False
     dead_letters: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_decoded(self) -> bool:
