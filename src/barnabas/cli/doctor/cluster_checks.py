@@ -75,8 +75,8 @@ def check_leaders(parts: list[Part], brokers: Iterable[int]) -> Iterator[Finding
             "offline",
             f"{counted(len(offline), 'partition')} without a leader:"
             f" {first_of([part.name for part in offline])}",
-            f"{start}; if their disks are lost, `barnabas elect --unclean` takes what others have"
-            " and loses the rest",
+            f"{start}; if their disks are lost, `barnabas elect --unclean --topic"
+            f" {offline[0].topic}` takes what others have and loses the rest",
         )
 
 
@@ -114,7 +114,7 @@ def check_balance(parts: list[Part], brokers: Iterable[int]) -> Iterator[Finding
                 "balance",
                 f"broker {broker} is the preferred leader of"
                 f" {counted(preferred[broker], 'partition')}; others lead {count} of them",
-                "run `barnabas elect` once its replicas are in sync, or wait for"
+                "run `barnabas elect --all` once its replicas are in sync, or wait for"
                 " auto.leader.rebalance.enable",
             )
 
