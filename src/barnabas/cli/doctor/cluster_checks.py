@@ -50,19 +50,21 @@ def check_controller(controller_id: int, brokers: Iterable[int]) -> Iterator[Fin
         )
 
 
-def check_listeners(brokers: Mapping[int, tuple[str, int]]) -> Iterator[Finding]:
-    """Connect to every address that the brokers advertise, as each client will."""
+def check_listeners(brokers: Mapping[int, tuple[str, int]]) -> dict[int, Finding]:
+    """Connect to every address that brokers advertise, as clients do; those not reached."""
+    found = {}
     for broker, (host, port) in sorted(brokers.items()):
         try:
             socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
         except OSError as error:
-            yield problem(
+            found[broker] = problem(
                 "listeners",
                 f"broker {broker} advertises {host}:{port}, which this machine does not reach"
                 f" ({error.strerror or error})",
                 "if the broker runs, set its advertised.listeners to a name and port that clients"
                 " reach; otherwise start it",
             )
+    return found
 
 
 def check_leaders(parts: list[Part], brokers: Iterable[int]) -> Iterator[Finding]:
