@@ -99,9 +99,9 @@ def of(*languages: str) -> list[Block]:
 
 
 def commands() -> list[str]:
-    """Every command line: without comments, which follow two blanks, and with `\\` joined."""
+    """Every command line: without comments, and with `\\` joined."""
     lines = [
-        re.split(r"\s{2,}|\s#", line)[0].rstrip(" &")
+        re.split(r"\s+#", line)[0].rstrip(" &")
         for block in of("sh")
         for line in re.sub(r" *\\\n *", " ", block.text).splitlines()
     ]
@@ -125,6 +125,11 @@ def test_every_test_that_runs_a_snippet_exists(test: str) -> None:
 
 
 # -- commands -------------------------------------------------------------------
+
+
+def test_a_command_can_be_copied_with_its_comment() -> None:
+    for block in of("sh"):
+        assert not re.search(r"\S {2,}(?![#|\\])\S", block.text), block
 
 
 @pytest.mark.parametrize("line", commands())
