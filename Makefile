@@ -118,8 +118,9 @@ dist: $(RELEASE_STAMP) ## sdist, compiled wheel and pure wheel in dist/, checked
 	$(RELEASE)/bin/twine check --strict $(DIST)/*
 	$(RELEASE)/bin/check-wheel-contents $(DIST)
 
-dist-test: venv dist ## installs each of dist/ where there is no compiler, and uses it
-	BARNABAS_DIST=$(abspath $(DIST)) $(BIN)/python -m pytest -s -m long tests/release/test_dist.py tests/release/test_stranger.py
+dist-test: venv dist ## installs each of dist/ where there is no compiler, uses it, and upgrades to it
+	BARNABAS_DIST=$(abspath $(DIST)) $(BIN)/python -m pytest -s -m long tests/release/test_dist.py tests/release/test_stranger.py \
+	  tests/release/test_rolling_upgrade.py
 
 docs: venv $(RELEASE_STAMP) ## the documentation as a site, in site/; a link without a target fails
 	mkdir -p build && COLUMNS=100 $(BIN)/python -m barnabas.cli.option_docs > build/options.md

@@ -35,6 +35,10 @@ def main() -> int:
     config.write_text(with_decisions(Path("mkdocs.yml").read_text()))
     zensical = Path(sys.executable).with_name("zensical")
     built = subprocess.run([zensical, "build", "--strict", "-f", config]).returncode
+    for page in sorted((BUILD / "site").rglob("*.html")):
+        if "<p>```" in page.read_text():
+            print(f"{page}: a block of code is shown as text")
+            built = 1
     if built == 0:
         shutil.rmtree(SITE, ignore_errors=True)
         shutil.move(BUILD / "site", SITE)

@@ -13,14 +13,17 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.base.clock import SystemClock
+from barnabas.cli import raw_client
 from barnabas.cli.client import ClusterClients
 from barnabas.cli.doctor import broker_checks, machine_checks
-from barnabas.cli.doctor.broker_checks import check_clocks
+from barnabas.cli.doctor.broker_checks import check_clocks, check_log_dirs
 from barnabas.cli.doctor.cluster_checks import Part, check_controller, check_leaders, check_min_isr
 from barnabas.cli.doctor.machine_checks import check_descriptors, check_log_dir, decide_space
+from barnabas.cli.raw_client import ask_cluster
 from barnabas.testing import Cluster
 from tests.cli.conftest import Barnabas
 from tests.support.broker import BrokerProcess
+from tests.support.documents import SOURCE, document, rows
 from tests.support.waiting import until
 
 MS_PER_MINUTE = 60_000
@@ -64,7 +67,13 @@ def test_a_cluster_with_dead_brokers_is_described_until_they_are_back(
         cluster.wait_for_isr("orders", partition)
     code, found = checked(offline, "-b", cluster.bootstrap_servers)
     assert "broker 1" in found["balance"]["what"]
-    assert "barnabas elect" in found["balance"]["todo"]
+    _run_the_remedy(offline, found["balance"], cluster)
+    assert "balance" not in checked(offline, "-b", cluster.bootstrap_servers)[1]
+
+
+def _run_the_remedy(offline: Barnabas, finding: dict[str, Any], cluster: Cluster) -> None:
+    (remedy,) = re.findall(r"`barnabas ([^`]+)`", finding["todo"])
+    assert offline(*remedy.split(), "-b", cluster.bootstrap_servers).code == 0
 
 
 def test_a_wrong_advertised_listener_is_an_address_that_clients_do_not_reach(
@@ -77,14 +86,28 @@ def test_a_wrong_advertised_listener_is_an_address_that_clients_do_not_reach(
     assert "advertised.listeners" in found["listeners"]["todo"]
 
 
+def test_a_paused_broker_takes_connections_and_answers_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(raw_client, "_REQUEST_TIMEOUT_S", 0.3)
+    with Cluster(2) as cluster:
+        cluster.pause(1)
+        (found,) = ask_cluster(cluster.address(0), lambda client: check_log_dirs(client, [0, 1]))
+        cluster.resume(1)
+    assert "broker 1 is connected to, but does not answer" in found.what
+    assert "paused" in found.todo
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_whose_member_does_not_join_again_is_stuck(
-    cluster: Cluster, offline: Barnabas
+    cluster: Cluster, offline: Barnabas, protocol: str
 ) -> None:
     def member(name: str) -> Consumer:
         consumer = Consumer(
             {
                 "bootstrap.servers": cluster.bootstrap_servers,
-                "group.id": "billing",
+                "group.id": f"billing-{protocol}",
+                "group.protocol": protocol,
                 "client.id": name,
             }
         )
@@ -101,7 +124,7 @@ def test_a_group_whose_member_does_not_join_again_is_stuck(
     try:
         until(lambda: "groups" in checked_groups(offline, cluster))
         found = checked_groups(offline, cluster)["groups"]
-        assert "group billing" in found["what"]
+        assert f"group billing-{protocol} with 2 members" in found["what"]
         assert "hanging at" in found["what"]
         assert "max.poll.interval.ms" in found["todo"]
     finally:
@@ -157,8 +180,7 @@ def test_a_transaction_that_nobody_will_end_is_found_and_its_remedy_ends_it(
         code, found = checked(offline, "-b", hung.bootstrap_servers)
         assert code == 1
         assert "payments-0" in found["transactions"]["what"]
-        (remedy,) = re.findall(r"`barnabas ([^`]+)`", found["transactions"]["todo"])
-        assert offline(*remedy.split(), "-b", hung.bootstrap_servers).code == 0
+        _run_the_remedy(offline, found["transactions"], hung)
         until(lambda: "transactions" not in checked(offline, "-b", hung.bootstrap_servers)[1])
 
 
@@ -247,3 +269,11 @@ def test_the_findings_are_text_with_what_to_do(offline: Barnabas, tmp_path: Path
     assert ended.code == 1
     assert any(line.startswith("problem  data: ") for line in ended.lines)
     assert "         do: correct --data" in ended.lines
+
+
+def test_the_document_lists_every_check() -> None:
+    named = re.compile(r"(?:problem|warning)\(\s*\"([\w-]+)\"")
+    sources = (SOURCE / "cli" / "doctor").glob("*.py")
+    checks = {name for path in sources for name in named.findall(path.read_text())}
+    listed = [row[0] for row in rows(document("docs/cli.md"), "Check | Finds")]
+    assert {name for cell in listed for name in re.findall(r"`([\w-]+)`", cell)} == checks

@@ -1,10 +1,12 @@
 """A rolling upgrade from the last release, and back: no client sees an error or misses a record.
 
-The last release is built from the commit that the changelog calls by its version, and each release
-is installed into an environment of its own, as an operator does.
+The last release is built from the commit that the changelog calls by its version. This one is the
+compiled wheel of `make dist` under `make dist-test`, and otherwise a wheel of this tree. Each is
+installed into an environment of its own, as an operator does.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -38,16 +40,17 @@ def run(*command: str | Path, cwd: Path = ROOT) -> bytes:
     return ran.stdout
 
 
-def environment(folder: Path, commit: str) -> str:
-    """The interpreter of a new environment that has the wheel of a commit."""
-    source, wheels = folder / "source", folder / "wheels"
-    source.mkdir(parents=True)
-    tree = folder / "source.tar"
-    run("git", "archive", "--output", tree, commit)
-    run("tar", "-xf", tree, "-C", source)
+def wheel_of(source: Path) -> Path:
+    """A wheel of a copy of a tree: a build leaves files where it runs."""
+    wheels = source.with_name("wheels")
     build = ("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels)
     run(sys.executable, "-m", "pip", *build, source)
     (wheel,) = wheels.glob("barnabas-*.whl")
+    return wheel
+
+
+def environment(folder: Path, wheel: Path) -> str:
+    """The interpreter of a new environment that has this wheel."""
     run(sys.executable, "-m", "venv", folder / "venv")
     python = folder / "venv" / "bin" / "python"
     run(python, "-m", "pip", "install", "--quiet", wheel)
@@ -62,7 +65,27 @@ def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         return str(Path(given) / request.param / "bin" / "python")
     if subprocess.run(["git", "cat-file", "-e", commit], cwd=ROOT, capture_output=True).returncode:
         pytest.skip(f"the history has no commit {commit}: fetch all of it (git fetch --unshallow)")
-    return environment(tmp_path_factory.mktemp(request.param), commit)
+    folder = tmp_path_factory.mktemp(request.param)
+    source = folder / "source"
+    source.mkdir()
+    run("git", "archive", "--output", folder / "source.tar", commit)
+    run("tar", "-xf", folder / "source.tar", "-C", source)
+    return environment(folder, wheel_of(source))
+
+
+@pytest.fixture(scope="module")
+def this_release(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The interpreter of the release that is upgraded to."""
+    folder = tmp_path_factory.mktemp("this_release")
+    if given := os.environ.get("BARNABAS_DIST"):
+        (wheel,) = Path(given).glob("barnabas-*-cp*.whl")
+        return environment(folder, wheel)
+    source = folder / "source"
+    leftovers = shutil.ignore_patterns("*.so", "*.egg-info", "__pycache__")
+    shutil.copytree(ROOT / "src", source / "src", ignore=leftovers)
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    return environment(folder, wheel_of(source))
 
 
 @pytest.fixture
@@ -92,7 +115,7 @@ def roll(cluster: Cluster, application: Application, python: str) -> None:
 
 
 def test_in_a_rolling_upgrade_and_back_no_request_fails_and_nothing_is_lost(
-    cluster: Cluster, release: str
+    cluster: Cluster, release: str, this_release: str
 ) -> None:
     cluster.wait_settled()
     create(cluster, "orders", PARTITIONS, configs={"min.insync.replicas": "2"})
@@ -100,7 +123,7 @@ def test_in_a_rolling_upgrade_and_back_no_request_fails_and_nothing_is_lost(
     application = Application(cluster.bootstrap, "orders")
     application.start()
     try:
-        roll(cluster, application, sys.executable)
+        roll(cluster, application, this_release)
         roll(cluster, application, release)
     finally:
         application.stop()

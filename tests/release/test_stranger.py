@@ -29,7 +29,7 @@ FAILING_TEST_S: Final = 300
 SPARK_JOB_S: Final = 300
 # A person reads the line; a script waits for it.
 READY: Final = "> ready & until grep -q ^ready ready; do sleep 0.1; done"
-TITLED: Final = re.compile(r"^```python title=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TITLED: Final = re.compile(r'^```python title="(\S+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 
 class Stranger:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
-BLOCK = re.compile(r"^```python title=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r'^```python title="(\S+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 PLUGIN_IS_LIGHT = """
 import sys
 def test_nothing_heavy_is_imported_where_no_broker_is_wanted():

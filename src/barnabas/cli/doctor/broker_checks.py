@@ -26,13 +26,23 @@ _LONGEST_TRANSACTION_MINUTES: Final = 15
 
 
 async def check_log_dirs(client: RawClient, brokers: list[int]) -> list[Finding]:
-    """Failed log directories and full disks, of brokers of Kafka 3.3 or newer."""
+    """Brokers that do not answer; failed log directories; full disks, from Kafka 3.3 on."""
     found: list[Finding] = []
     for broker in sorted(brokers):
         try:
             answer = await client.ask(broker, ApiKey.DESCRIBE_LOG_DIRS, fields(topics=()))
-        except (PeerGone, CommandFailed):
-            continue  # the check of listeners reports it
+        except PeerGone as gone:
+            found.append(
+                problem(
+                    "answers",
+                    f"broker {broker} is connected to, but does not answer ({gone})",
+                    "its process is paused, overloaded or waits for its disk: see its log and the"
+                    " machine's load, and restart it if it stays so",
+                )
+            )
+            continue
+        except CommandFailed:
+            continue  # it does not know the request, or does not let us ask
         for result in answer.results:
             found += _log_dir(broker, result)
     return found

@@ -50,19 +50,21 @@ def check_controller(controller_id: int, brokers: Iterable[int]) -> Iterator[Fin
         )
 
 
-def check_listeners(brokers: Mapping[int, tuple[str, int]]) -> Iterator[Finding]:
-    """Connect to every address that the brokers advertise, as each client will."""
+def check_listeners(brokers: Mapping[int, tuple[str, int]]) -> dict[int, Finding]:
+    """Connect to every address that brokers advertise, as clients do; those not reached."""
+    found = {}
     for broker, (host, port) in sorted(brokers.items()):
         try:
             socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
         except OSError as error:
-            yield problem(
+            found[broker] = problem(
                 "listeners",
                 f"broker {broker} advertises {host}:{port}, which this machine does not reach"
                 f" ({error.strerror or error})",
                 "if the broker runs, set its advertised.listeners to a name and port that clients"
                 " reach; otherwise start it",
             )
+    return found
 
 
 def check_leaders(parts: list[Part], brokers: Iterable[int]) -> Iterator[Finding]:
@@ -75,8 +77,8 @@ def check_leaders(parts: list[Part], brokers: Iterable[int]) -> Iterator[Finding
             "offline",
             f"{counted(len(offline), 'partition')} without a leader:"
             f" {first_of([part.name for part in offline])}",
-            f"{start}; if their disks are lost, `barnabas elect --unclean` takes what others have"
-            " and loses the rest",
+            f"{start}; if their disks are lost, `barnabas elect --unclean --topic"
+            f" {offline[0].topic}` takes what others have and loses the rest",
         )
 
 
@@ -114,7 +116,7 @@ def check_balance(parts: list[Part], brokers: Iterable[int]) -> Iterator[Finding
                 "balance",
                 f"broker {broker} is the preferred leader of"
                 f" {counted(preferred[broker], 'partition')}; others lead {count} of them",
-                "run `barnabas elect` once its replicas are in sync, or wait for"
+                "run `barnabas elect --all` once its replicas are in sync, or wait for"
                 " auto.leader.rebalance.enable",
             )
 

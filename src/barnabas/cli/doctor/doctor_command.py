@@ -98,6 +98,7 @@ def _of_the_cluster(
     if bootstrap is None:
         return []
     from barnabas.cli.client import ClusterClients
+    from barnabas.cli.doctor.cluster_checks import check_listeners
     from barnabas.cli.doctor.finding import problem
     from barnabas.cli.exit_codes import CommandFailed, Misused
 
@@ -107,13 +108,17 @@ def _of_the_cluster(
         raise
     except CommandFailed as failure:
         return [problem("bootstrap", str(failure), "see the log of the brokers, and -b")]
-    found = _of_the_metadata(client, metadata)
-    if sum(each.check == "listeners" for each in found) == len(metadata.brokers):
+    described: dict[int, Any] = metadata.brokers
+    brokers = {broker: (each.host, each.port) for broker, each in described.items()}
+    unreached = check_listeners(brokers)
+    found = [*unreached.values(), *_of_the_metadata(client, metadata)]
+    reached = [broker for broker in brokers if broker not in unreached]
+    if not reached:
         return found  # nobody is left to ask
     return [
         *found,
-        *_of_the_brokers(bootstrap, list(metadata.brokers)),
-        *_of_the_groups(client, metadata.topics, patience_s),
+        *_of_the_brokers(bootstrap, reached),
+        *_of_the_groups(client, bootstrap, metadata.topics, patience_s),
     ]
 
 
@@ -121,13 +126,11 @@ def _of_the_metadata(client: "AdminClient", metadata: "ClusterMetadata") -> "lis
     from barnabas.cli.doctor import cluster_checks
     from barnabas.cli.doctor.broker_checks import min_insync_replicas
 
-    described: dict[int, Any] = metadata.brokers
-    brokers = {broker: (each.host, each.port) for broker, each in described.items()}
+    brokers: dict[int, Any] = metadata.brokers
     parts = cluster_checks.parts_of(metadata.topics)
     lagging = {part.topic for part in parts if not part.is_whole}
     return [
         *cluster_checks.check_controller(metadata.controller_id, brokers),
-        *cluster_checks.check_listeners(brokers),
         *cluster_checks.check_leaders(parts, brokers),
         *cluster_checks.check_replicas(parts, brokers),
         *cluster_checks.check_min_isr(parts, min_insync_replicas(client, sorted(lagging))),
@@ -152,7 +155,7 @@ def _of_the_brokers(bootstrap: str, brokers: list[int]) -> "list[Finding]":
 
 
 def _of_the_groups(
-    client: "AdminClient", topics: "dict[str, Any]", patience_s: float
+    client: "AdminClient", bootstrap: str, topics: "dict[str, Any]", patience_s: float
 ) -> "list[Finding]":
     from confluent_kafka import KafkaException
 
@@ -162,6 +165,6 @@ def _of_the_groups(
 
     found = list(check_clocks(client, topics, SystemClock().now_ms()))
     try:
-        return [*found, *check_groups(client, patience_s)]
+        return [*found, *check_groups(client, bootstrap, patience_s)]
     except KafkaException:
         return found  # without a coordinator: the check of leaders reports it

@@ -49,7 +49,7 @@ async def delete_offsets(
 def consumer_details(bootstrap: str, groups: Iterable[str]) -> dict[str, Message]:
     """Epochs and exact states of groups of the consumer protocol, of those that answer.
 
-    Brokers before Kafka 4.0 do not, nor does one that takes no plain connection.
+    Brokers before Kafka 4.0 do not.
     """
     return ask_cluster(bootstrap, lambda client: _consumer_details(client, list(groups)))
 
