@@ -14,6 +14,7 @@ from kio.schema.alter_replica_log_dirs.v1.request import (
 from kio.schema.alter_replica_log_dirs.v1.response import (
     AlterReplicaLogDirsResponse as AlterReplicaLogDirsResponse,
 )
+from kio.schema.create_acls.v1.response import CreateAclsResponse as CreateAclsResponse
 from kio.schema.delete_topics.v1.request import DeleteTopicsRequest as DeleteTopicsRequest
 from kio.schema.describe_log_dirs.v1.request import DescribeLogDirsRequest as DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v1.response import (
@@ -246,6 +247,87 @@ class WritableTxnMarkerResult(PlainEntity):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteTxnMarkersResponse(PlainEntity):
     markers: tuple[WritableTxnMarkerResult, ...]
+
+
+# -- DescribeAcls (29), CreateAcls (30) and DeleteAcls (31), version 0: literal names only -----------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclDescription(PlainEntity):
+    principal: str = field(metadata=STRING)
+    host: str = field(metadata=STRING)
+    operation: int = field(metadata=INT8)
+    permission_type: int = field(metadata=INT8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeAclsResource(PlainEntity):
+    resource_type: int = field(metadata=INT8)
+    resource_name: str = field(metadata=STRING)
+    acls: tuple[AclDescription, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeAclsResponse(PlainEntity):
+    throttle_time: timedelta = field(metadata=DURATION)
+    error_code: ErrorCode = field(metadata=ERROR_CODE)
+    error_message: str | None = field(metadata=STRING)
+    resources: tuple[DescribeAclsResource, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeAclsRequest(PlainEntity):
+    resource_type_filter: int = field(metadata=INT8)
+    resource_name_filter: str | None = field(metadata=STRING)
+    principal_filter: str | None = field(metadata=STRING)
+    host_filter: str | None = field(metadata=STRING)
+    operation: int = field(metadata=INT8)
+    permission_type: int = field(metadata=INT8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclCreation(PlainEntity):
+    resource_type: int = field(metadata=INT8)
+    resource_name: str = field(metadata=STRING)
+    principal: str = field(metadata=STRING)
+    host: str = field(metadata=STRING)
+    operation: int = field(metadata=INT8)
+    permission_type: int = field(metadata=INT8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateAclsRequest(PlainEntity):
+    creations: tuple[AclCreation, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteAclsRequest(PlainEntity):
+    filters: tuple[DescribeAclsRequest, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteAclsMatchingAcl(PlainEntity):
+    error_code: ErrorCode = field(metadata=ERROR_CODE)
+    error_message: str | None = field(metadata=STRING)
+    resource_type: int = field(metadata=INT8)
+    resource_name: str = field(metadata=STRING)
+    principal: str = field(metadata=STRING)
+    host: str = field(metadata=STRING)
+    operation: int = field(metadata=INT8)
+    permission_type: int = field(metadata=INT8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteAclsFilterResult(PlainEntity):
+    error_code: ErrorCode = field(metadata=ERROR_CODE)
+    error_message: str | None = field(metadata=STRING)
+    matching_acls: tuple[DeleteAclsMatchingAcl, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteAclsResponse(PlainEntity):
+    throttle_time: timedelta = field(metadata=DURATION)
+    filter_results: tuple[DeleteAclsFilterResult, ...]
 
 
 # -- DescribeConfigs (32), version 0 ---------------------------------------------------------------

@@ -17,6 +17,7 @@ LATEST, EARLIEST = -1, -2
 UNKNOWN_TOPIC, TOO_LARGE, INVALID_GROUP, UNSUPPORTED = 3, 12, 24, 35
 LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, CREATE_TOPICS, DELETE_TOPICS = 2, 8, 9, 19, 20
 OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS = 23, 32, 35
+DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
 
 
 class OldClient:
@@ -210,3 +211,30 @@ def test_log_directories_are_described(old: OldClient, topic: str) -> None:
     throttle_ms, count, error, length = struct.unpack_from(">iihh", answer)
     assert (throttle_ms, count, error) == (0, 1, 0)
     assert answer[12 + length :] == one_partition(topic, struct.pack(">iqq?", 0, 0, 0, False))
+
+
+class TestAcls:
+    """Version 0, of Kafka 0.11 and 1.x: the resources have literal names."""
+
+    TOPIC = b"\x02" + text("t")
+    ENTRY = text("User:u") + text("*") + b"\x03\x03"  # may read
+    ANY = struct.pack(">hh", -1, -1) + b"\x01\x01"  # of any principal, host, operation, permission
+
+    def test_an_acl_is_created_described_and_deleted(self, tmp_path: Path) -> None:
+        secured = {
+            "authorizer_class_name": "kafka.security.authorizer.AclAuthorizer",
+            "super_users": "User:ANONYMOUS",
+        }
+        fine = struct.pack(">hh", 0, -1)
+        one = struct.pack(">i", 1)
+        with broker(tmp_path, **secured) as running:
+            old = OldClient(running.port)
+            created = old.ask(CREATE_ACLS, 0, one + self.TOPIC + self.ENTRY)
+            assert created == bytes(4) + one + fine
+            described = old.ask(DESCRIBE_ACLS, 0, self.TOPIC + self.ANY)
+            assert described == bytes(4) + fine + one + self.TOPIC + one + self.ENTRY
+            deleted = old.ask(DELETE_ACLS, 0, one + self.TOPIC + self.ANY)
+            assert deleted == bytes(4) + one + fine + one + fine + self.TOPIC + self.ENTRY
+            described = old.ask(DESCRIBE_ACLS, 0, self.TOPIC + self.ANY)
+            assert described == bytes(4) + fine + bytes(4)
+            old.close()
