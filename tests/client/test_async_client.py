@@ -108,3 +108,19 @@ def test_a_connection_that_opens_while_the_client_closes_is_closed_too() -> None
             await broker.was_left.wait()
 
     asyncio.run(scenario())
+
+
+def test_a_connection_is_closed_when_its_loop_ends_before_it_is_ready() -> None:
+    async def scenario() -> None:
+        async with asyncio.timeout(SOON), old_broker() as broker:
+            client = new_client()
+            asked = asyncio.ensure_future(ask(client, broker))
+            await broker.was_asked.wait()
+            # As asyncio.run ends: it cancels every task, those behind a shield, too.
+            (opening,) = client._opening.values()
+            opening.cancel()
+            broker.may_answer.set()
+            await broker.was_left.wait()
+            assert asked.cancelled()
+
+    asyncio.run(scenario())
