@@ -309,9 +309,8 @@ def in_order(tree: ast.Module) -> Iterator[ast.expr]:
     """Every expression that is gone through in its own order."""
     orderless = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            if node.func.id in ORDERLESS:
-                orderless |= {id(argument) for argument in node.args}
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ORDERLESS:
+            orderless |= {id(argument) for argument in node.args}
     for node in ast.walk(tree):
         if isinstance(node, ast.For):
             yield node.iter
