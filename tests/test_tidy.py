@@ -12,6 +12,7 @@ import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 MAX_FILE_LINES = 800
@@ -73,27 +74,61 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-@cache
 def tree_of(path: Path) -> ast.Module:
+    """Parsed each time: a million nodes that stay would slow every collection of garbage."""
     return ast.parse(path.read_text())
 
 
-def functions(path: Path) -> Iterator[Function]:
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+class Defined(NamedTuple):
+    """A function or a class of a module, at any depth."""
+
+    name: str
+    line: int
+    is_function: bool
+    lines_of_work: int
 
 
-def comments(path: Path) -> Iterator[tuple[int, str]]:
-    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
+@cache
+def defined(path: Path) -> tuple[Defined, ...]:
+    return tuple(
+        Defined(node.name, node.lineno, isinstance(node, Function), lines_of_work(node))
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ClassDef | Function)
+    )
 
 
-def docstrings(path: Path) -> Iterator[tuple[int, str]]:
-    for node in [tree_of(path), *ast.walk(tree_of(path))]:
-        if isinstance(node, ast.Module | ast.ClassDef | Function) and ast.get_docstring(node):
-            yield node.body[0].lineno, ast.get_docstring(node) or ""
+def functions(path: Path) -> list[Defined]:
+    return [each for each in defined(path) if each.is_function]
+
+
+def comments(path: Path, pattern: re.Pattern[str]) -> list[tuple[int, str]]:
+    """Those in which the pattern is found."""
+    text = path.read_text()
+    if not pattern.search(text):
+        return []  # tokens take long
+    return [
+        (token.start[0], token.string)
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type == tokenize.COMMENT and pattern.search(token.string)
+    ]
+
+
+def docstrings(path: Path, pattern: re.Pattern[str]) -> list[tuple[int, str]]:
+    """Those in which the pattern is found."""
+    if not pattern.search(path.read_text()):
+        return []
+    return [
+        (node.body[0].lineno, text)
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Module | ast.ClassDef | Function)
+        if pattern.search(text := ast.get_docstring(node) or "")
+    ]
+
+
+def lines_of_work(definition: Function | ast.ClassDef) -> int:
+    """How long it is without its signature and docstring."""
+    body = definition.body[1:] if ast.get_docstring(definition) else definition.body
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
 
 
 def refuse(violations: list[str]) -> None:
@@ -120,18 +155,12 @@ def test_no_file_has_grown_beyond_what_one_can_keep_in_mind() -> None:
     )
 
 
-def lines_of_work(function: Function) -> int:
-    """How long it is without its signature and docstring."""
-    body = function.body[1:] if ast.get_docstring(function) else function.body
-    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
-
-
 def test_no_function_is_longer_than_a_screen() -> None:
     found = {
-        (name_of(path), function.name): function.lineno
+        (name_of(path), function.name): function.line
         for path in python_files()
         for function in functions(path)
-        if lines_of_work(function) > MAX_FUNCTION_LINES
+        if function.lines_of_work > MAX_FUNCTION_LINES
     }
     refuse(unexpected(found, LONG_FUNCTIONS, f"has over {MAX_FUNCTION_LINES} lines"))
 
@@ -139,10 +168,10 @@ def test_no_function_is_longer_than_a_screen() -> None:
 def test_no_name_says_only_that_something_is_managed_or_helped() -> None:
     wrong = [name_of(path) for path in python_files() if EMPTY_NAME.search(path.stem)]
     wrong += [
-        f"{name_of(path)}:{node.lineno} {node.name}"
+        f"{name_of(path)}:{each.line} {each.name}"
         for path in python_files()
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.ClassDef | Function) and EMPTY_NAME.search(node.name)
+        for each in defined(path)
+        if EMPTY_NAME.search(each.name)
     ]
     refuse(wrong)
 
@@ -150,7 +179,7 @@ def test_no_name_says_only_that_something_is_managed_or_helped() -> None:
 def test_every_test_is_named_by_a_sentence() -> None:
     refuse(
         [
-            f"{name_of(path)}:{function.lineno} {function.name}"
+            f"{name_of(path)}:{function.line} {function.name}"
             for path in python_files("tests")
             for function in functions(path)
             if function.name.startswith("test_")
@@ -183,8 +212,8 @@ def test_every_package_has_an_init_file() -> None:
 def test_nothing_is_left_to_be_done_by_a_comment() -> None:
     wrong = []
     for path in python_files():
-        written = [*comments(path), *docstrings(path)]
-        wrong += [f"{name_of(path)}:{line} {text}" for line, text in written if MARKER.search(text)]
+        written = [*comments(path, MARKER), *docstrings(path, MARKER)]
+        wrong += [f"{name_of(path)}:{line} {text}" for line, text in written]
     for path in documents():
         lines = enumerate(path.read_text().splitlines(), 1)
         wrong += [f"{name_of(path)}:{n} {text}" for n, text in lines if MARKER.search(text)]
@@ -196,8 +225,8 @@ def test_a_silenced_checker_has_its_rule_and_the_reason() -> None:
         [
             f"{name_of(path)}:{line} {text}"
             for path in python_files()
-            for line, text in comments(path)
-            if SUPPRESSION.search(text) and not EXPLAINED.search(text)
+            for line, text in comments(path, SUPPRESSION)
+            if not EXPLAINED.search(text)
         ]
     )
 
@@ -280,7 +309,7 @@ def in_order(tree: ast.Module) -> Iterator[ast.expr]:
     """Every expression that is gone through in its own order."""
     orderless = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ORDERLESS:
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ORDERLESS:
             orderless |= {id(argument) for argument in node.args}
     for node in ast.walk(tree):
         if isinstance(node, ast.For):

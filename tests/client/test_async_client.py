@@ -139,3 +139,19 @@ def test_a_connection_that_fails_after_all_who_waited_gave_up_leaves_no_error_be
         assert unheard == []
 
     asyncio.run(scenario())
+
+
+def test_a_connection_is_closed_when_its_loop_ends_before_it_is_ready() -> None:
+    async def scenario() -> None:
+        async with asyncio.timeout(SOON), old_broker() as broker:
+            client = new_client()
+            asked = asyncio.ensure_future(ask(client, broker))
+            await broker.was_asked.wait()
+            # As asyncio.run ends: it cancels every task, those behind a shield, too.
+            (opening,) = client._opening.values()
+            opening.cancel()
+            broker.may_answer.set()
+            await broker.was_left.wait()
+            assert asked.cancelled()
+
+    asyncio.run(scenario())

@@ -4,11 +4,12 @@ import contextlib
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from barnabas.base.ports import free_port
+from barnabas.znodes.zookeeper.zookeeper_server import serves_sessions
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.confluent_client import admin
 from tests.support.waiting import suspend
@@ -47,8 +48,8 @@ class JavaProcess:
     def log(self) -> str:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
-    def launch(self, ready: str, class_name: str, *arguments: object) -> None:
-        """Return when it has printed `ready` in this run."""
+    def launch(self, is_ready: Callable[[str], bool], class_name: str, *arguments: object) -> None:
+        """Return when it is ready, which may show in what it printed in this run."""
         before = len(self.log)
         with self.log_path.open("ab") as output:
             self._process = subprocess.Popen(
@@ -58,7 +59,7 @@ class JavaProcess:
                 stderr=subprocess.STDOUT,
             )
         deadline = time.monotonic() + READY_WITHIN_S
-        while ready not in self.log[before:]:
+        while not is_ready(self.log[before:]):
             late = time.monotonic() > deadline
             if late or self._process.poll() is not None:
                 self.end(signal.SIGKILL)
@@ -103,10 +104,13 @@ class ZooKeeper(JavaProcess):
         config = self.folder / "zookeeper.cfg"
         config.write_text(
             f"dataDir={self.folder}/data\nclientPort={port}\nclientPortAddress={host}\n"
-            "tickTime=500\n"
+            "tickTime=500\nadmin.enableServer=false\n"
         )
-        self.launch("", "org.apache.zookeeper.server.ZooKeeperServerMain", config)
-        self.enter("ls /")
+        self.launch(
+            lambda _: serves_sessions(host, int(port)),
+            "org.apache.zookeeper.server.ZooKeeperServerMain",
+            config,
+        )
 
     def enter(self, *commands: str) -> str:
         """Run commands in ZooKeeper's shell, one a line; return the output."""
@@ -140,7 +144,8 @@ class KafkaBroker(JavaProcess):
     def start(self) -> None:
         path = self.folder / "server.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in self._properties.items()))
-        self.launch("started (kafka.server.KafkaServer)", "kafka.Kafka", path)
+        started = "started (kafka.server.KafkaServer)"
+        self.launch(lambda printed: started in printed, "kafka.Kafka", path)
         # A client that connects before the broker has metadata waits long until it retries.
         found = self.data.glob("*-[0-9]*/partition.metadata")
         folders = sum(not path.parent.name.endswith("-delete") for path in found)

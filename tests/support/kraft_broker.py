@@ -74,7 +74,7 @@ class KraftBroker(JavaProcess):
         path = self.folder / "server.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in self._properties.items()))
         self.kafka.run("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", path)
-        self.launch("Kafka Server started", "kafka.Kafka", path)
+        self.launch(lambda printed: "Kafka Server started" in printed, "kafka.Kafka", path)
 
 
 @contextlib.contextmanager

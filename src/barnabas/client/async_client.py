@@ -105,8 +105,12 @@ class AsyncClient:
             timeout_s=self._connect_s,
             security=self._security,
         )
-        if self._negotiate and not self._is_closed:
-            self._versions[address] = await connection.versions(self._request_s)
+        try:
+            if self._negotiate and not self._is_closed:
+                self._versions[address] = await connection.versions(self._request_s)
+        except asyncio.CancelledError:
+            connection.close()
+            raise
         if self._is_closed:
             connection.close()
             raise PeerGone(f"{connection.name} closed on our side")

@@ -165,25 +165,12 @@ class ZooKeeperServer:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._running().wait(_POLL_S)
                 break
-            if self._answers():
+            if serves_sessions(HOST, self._port):
                 return
         self.kill()
         raise ConfigError(
             f"the ZooKeeper server on {self.address} did not start: see {self.log_path}"
         )
-
-    def _answers(self) -> bool:
-        """Whether the server serves sessions.
-
-        `ruok` succeeds too early: a session requested then may get no response until its timeout.
-        """
-        try:
-            with socket.create_connection((HOST, self._port), timeout=1) as connection:
-                connection.sendall(b"srvr")
-                with connection.makefile("rb") as answer:
-                    return b"Mode: " in answer.read()
-        except OSError:
-            return False
 
     def _end(self, number: signal.Signals) -> None:
         process, self._process = self._process, None
@@ -197,6 +184,21 @@ class ZooKeeperServer:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def serves_sessions(host: str, port: int) -> bool:
+    """Whether the ZooKeeper server there serves sessions.
+
+    `ruok` succeeds too early: a server that starts may neither serve nor close a connection that
+    requests a session, and the client waits until its timeout.
+    """
+    try:
+        with socket.create_connection((host, port), timeout=1) as connection:
+            connection.sendall(b"srvr")
+            with connection.makefile("rb") as answer:
+                return b"Mode: " in answer.read()
+    except OSError:
+        return False
 
 
 def _java() -> str:
