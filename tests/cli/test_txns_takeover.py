@@ -5,6 +5,7 @@ Skipped where Apache Kafka is not available.
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,16 +58,33 @@ def brokers(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[dict[str, Either]]
     theirs.kill()
 
 
+@contextmanager
+def another(zookeeper: ZooKeeper, folder: Path, node_id: int) -> Iterator[BrokerProcess]:
+    """Another broker, of ours; it does not run."""
+    folder.mkdir()
+    settings = [f"{key}={value}" for key, value in BOTH.items()]
+    broker = BrokerProcess(folder, settings, node_id=node_id, zookeeper=zookeeper.address)
+    yield broker
+    broker.close()
+
+
 @pytest.fixture
 def neighbour(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A second broker, of ours; it does not run."""
-    (tmp_path / "neighbour").mkdir()
-    settings = [f"{key}={value}" for key, value in BOTH.items()]
-    neighbour = BrokerProcess(
-        tmp_path / "neighbour", settings, node_id=1, zookeeper=zookeeper.address
-    )
-    yield neighbour
-    neighbour.close()
+    """It leads a partition of the transactions."""
+    with another(zookeeper, tmp_path / "neighbour", 1) as neighbour:
+        yield neighbour
+
+
+@pytest.fixture
+def witness(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[BrokerProcess]:
+    """It leads nothing, and is the controller after the takeover.
+
+    Kafka's own controller sends a broker its leaderships first and the metadata after. A coordinator
+    of Kafka that has loaded in between takes the partitions of its transactions as deleted, drops
+    their markers and completes the transactions (TransactionMarkerChannelManager).
+    """
+    with another(zookeeper, tmp_path / "witness", 2) as witness:
+        yield witness
 
 
 def producer_of(broker: Either, name: str, timeout_ms: int = 60_000) -> Producer:
@@ -150,6 +168,7 @@ def test_the_next_broker_sends_the_markers_that_are_missing(
     zookeeper: ZooKeeper,
     brokers: dict[str, Either],
     neighbour: BrokerProcess,
+    witness: BrokerProcess,
     offline: Barnabas,
     first: str,
     second: str,
@@ -160,6 +179,7 @@ def test_the_next_broker_sends_the_markers_that_are_missing(
     before.start()
     producer_of(before, "first").abort_transaction(30)  # creates the topic, while one broker is up
     neighbour.start()
+    witness.start()
     each_leads_one = [[0], [1]]
     create_topics(before.bootstrap, {"payments": each_leads_one})
     commits, aborts = producer_of(before, "commits"), producer_of(before, "aborts")
