@@ -79,8 +79,8 @@ def neighbour(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[BrokerProcess]:
 def witness(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[BrokerProcess]:
     """It leads nothing, and is the controller after the takeover.
 
-    Kafka's own controller sends a broker its leaderships first and the metadata after. A coordinator
-    of Kafka that has loaded in between takes the partitions of its transactions as deleted, drops
+    Kafka's own controller sends a broker its leaderships first and the metadata after. If its
+    coordinator has loaded in between, it takes the partitions of its transactions as deleted, drops
     their markers and completes the transactions (TransactionMarkerChannelManager).
     """
     with another(zookeeper, tmp_path / "witness", 2) as witness:

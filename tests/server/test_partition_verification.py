@@ -1,6 +1,7 @@
 """Questions to coordinators of transactions: each is answered, also when the broker stops."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ from barnabas.server.transactions.partition_verification import Asked, Partition
 from barnabas.server.transactions.transaction_topic import TRANSACTION_TOPIC
 from tests.server.test_marker_channels import DirectPeers, cluster
 
-AT = TopicPartition("t", 0)
+AT, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def verification(port: int) -> PartitionVerification:
@@ -25,27 +26,58 @@ def verification(port: int) -> PartitionVerification:
     return PartitionVerification(BrokerId(1), configs, metadata, peers, failures)
 
 
+async def with_silent(
+    test: Callable[[PartitionVerification, asyncio.Event], Awaitable[None]],
+) -> None:
+    """Run a test beside a coordinator that never answers; the event says that it was asked."""
+    asked, ended = asyncio.Event(), asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(4)
+        asked.set()
+        await ended.wait()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    async with asyncio.timeout(10):
+        await test(verification(server.sockets[0].getsockname()[1]), asked)
+    ended.set()
+    server.close()
+
+
 def test_a_broker_that_stops_does_not_wait_for_a_coordinator_that_is_silent() -> None:
-    async def scenario() -> None:
-        asked, ended = asyncio.Event(), asyncio.Event()
+    async def scenario(verifying: PartitionVerification, asked: asyncio.Event) -> None:
+        sent = asyncio.ensure_future(verifying.ask(Asked("sent", 1, 0, (AT,))))
+        await asked.wait()
+        queued = asyncio.ensure_future(verifying.ask(Asked("queued", 2, 0, (AT,))))
+        await asyncio.sleep(0)
+        await verifying.close()
+        assert await sent == {AT: ErrorCode.network_exception}
+        assert await queued == {AT: ErrorCode.network_exception}
 
-        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readexactly(4)
-            asked.set()
-            await ended.wait()
-            writer.close()
+    asyncio.run(with_silent(scenario))
 
-        server = await asyncio.start_server(silent, "127.0.0.1", 0)
-        verifying = verification(server.sockets[0].getsockname()[1])
-        async with asyncio.timeout(10):
-            sent = asyncio.ensure_future(verifying.ask(Asked("sent", 1, 0, (AT,))))
-            await asked.wait()
-            queued = asyncio.ensure_future(verifying.ask(Asked("queued", 2, 0, (AT,))))
-            await asyncio.sleep(0)
-            await verifying.close()
-            assert await sent == {AT: ErrorCode.network_exception}
-            assert await queued == {AT: ErrorCode.network_exception}
-        ended.set()
-        server.close()
 
-    asyncio.run(scenario())
+def test_questions_about_one_transaction_wait_together_and_each_gets_its_own_answer() -> None:
+    """T34"""
+    first, second, later = (
+        Asked("id", 1, 0, (AT,)),
+        Asked("id", 1, 0, (OTHER,)),
+        Asked("id", 1, 1, ()),
+    )
+
+    async def scenario(verifying: PartitionVerification, asked: asyncio.Event) -> None:
+        sent = asyncio.ensure_future(verifying.ask(Asked("sent", 1, 0, (AT,))))
+        await asked.wait()
+        both = [asyncio.ensure_future(verifying.ask(each)) for each in (first, second)]
+        await asyncio.sleep(0)
+        assert not any(each.done() for each in both)
+        fence = asyncio.ensure_future(verifying.ask(later))
+        assert await asyncio.gather(*both) == [
+            {AT: ErrorCode.invalid_producer_epoch},
+            {OTHER: ErrorCode.invalid_producer_epoch},
+        ]
+        await verifying.close()
+        await asyncio.gather(sent, fence)
+
+    asyncio.run(with_silent(scenario))

@@ -135,9 +135,10 @@ def test_a_log_of_a_topic_whose_name_another_has_now_is_set_aside_unless_it_has_
         new, stray = folders(tmp_path)
         assert new == "orders-0"
         assert re.fullmatch(r"orders-0\.[0-9a-f]{32}-stray", stray)
-        assert "topic_id: AAAAAAAAAAAAAAAAAAAABw" in (
-            tmp_path / stray / "partition.metadata"
-        ).read_text()
+        assert (
+            "topic_id: AAAAAAAAAAAAAAAAAAAABw"
+            in (tmp_path / stray / "partition.metadata").read_text()
+        )
         log = parts.logs.get(TopicPartition("orders", 0))
         assert log is not None
         assert log.topic_id == uuid.UUID(int=8)

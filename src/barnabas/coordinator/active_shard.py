@@ -320,9 +320,7 @@ class ActiveShard(Generic[Shard]):
             _fail(reply, ErrorCode.not_coordinator)
 
 
-def _batches(
-    result: CoordinatorResult[Any], largest: int
-) -> Iterator[Sequence[CoordinatorRecord]]:
+def _batches(result: CoordinatorResult[Any], largest: int) -> Iterator[Sequence[CoordinatorRecord]]:
     """The records in one batch; those of a large result that is not atomic in several."""
     if result.is_atomic:
         yield result.records

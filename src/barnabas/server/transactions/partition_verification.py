@@ -100,7 +100,8 @@ class PartitionVerification:
         loop = asyncio.get_running_loop()
         until_s = loop.time() + AGAIN_FOR_S
         while True:
-            codes = await self._enqueue(asked)
+            answer = await self._enqueue(asked)
+            codes = {each: answer[each] for each in asked.partitions}  # others may have joined
             is_ending = ErrorCode.concurrent_transactions in codes.values()
             if not (asked.adds and is_ending) or loop.time() >= until_s:
                 return codes
