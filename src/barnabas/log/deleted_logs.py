@@ -27,11 +27,9 @@ def rename_to_delete(
     return Removal(disk, [name], delay_ms)
 
 
-def rename_to_stray(disk: Disk, partition: TopicPartition, random: Random) -> str:
-    """Rename the directory of a log; returns its new name. Raises DiskFault."""
-    name = _name(partition, random, STRAY)
-    disk.rename(str(partition), name)
-    return name
+def stray_name(partition: TopicPartition, random: Random) -> str:
+    """A name for the directory of a log that is set aside."""
+    return _name(partition, random, STRAY)
 
 
 def _name(partition: TopicPartition, random: Random, what: str) -> str:

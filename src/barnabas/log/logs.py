@@ -14,7 +14,7 @@ from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.config.topic_config import TopicConfig
 from barnabas.disk.disk import Disk
 from barnabas.log.background_work import Flush, Removal
-from barnabas.log.deleted_logs import DELETE, rename_to_delete, rename_to_stray
+from barnabas.log.deleted_logs import DELETE, rename_to_delete, stray_name
 from barnabas.log.future_logs import FutureLogs, finish_renames
 from barnabas.log.log import Log
 from barnabas.log.log_dir import (
@@ -310,11 +310,13 @@ class Logs:
     def set_aside(self, partition: TopicPartition) -> str:
         """Serve the log no more, and keep its files; returns the new name of its directory.
 
-        Raises  DiskFault
+        Raises  DiskFault, nothing changed
         """
-        log = self._pop(partition)
+        log = self._logs[partition]
+        log.rename(stray_name(partition, self._random))
+        self._pop(partition)
         self.high_watermarks.pop(partition, None)
-        return rename_to_stray(log.disk, partition, self._random)
+        return log.directory
 
     # Between log directories
 
