@@ -383,6 +383,20 @@ def test_a_transaction_that_lasts_too_long_is_aborted_through_a_fence(version: i
     assert driver.end(producer, version=0).error is ErrorCode.producer_fenced
 
 
+@BOTH
+def test_a_transaction_does_not_last_longer_because_the_clock_was_ahead(version: int) -> None:
+    """T21: of the coordinator before, or of this one. Found by the simulation."""
+    driver = Driver(version)
+    driver.add(driver.begun())
+    driver.now_ms -= 600_000
+    driver.fail_over()
+    driver.settle(driver.shard.on_timer(ABORT_LATE, driver.now()))
+    assert driver.metadata().start_ms == driver.now_ms
+    driver.now_ms += 60_001
+    driver.settle(driver.shard.on_timer(ABORT_LATE, driver.now()))
+    assert driver.metadata().state is _S.PREPARE_ABORT
+
+
 def test_timers_are_armed_again_also_when_their_records_failed() -> None:
     """T21"""
     driver = Driver()

@@ -168,6 +168,9 @@ class TransactionCoordinatorShard:
         return ArmTimer(key, now.loop_ms + every)
 
     def _abort_late(self, now: Now) -> CoordinatorResult[None]:
+        """Abort what lasts too long; it does not last longer because a clock was ahead."""
+        for name, metadata in self._metadata.items():
+            self._metadata[name] = metadata.begun_by(now.wall_ms)
         late = [
             metadata.fenced(now.wall_ms, self._version())
             for metadata in self._metadata.values()

@@ -50,6 +50,10 @@ class TransactionMetadata:
     def is_late(self, now_ms: int) -> bool:
         return self.state is _S.ONGOING and self.start_ms + self.timeout_ms < now_ms
 
+    def begun_by(self, now_ms: int) -> "TransactionMetadata":
+        """With a start that is not in the future, as the clock of another coordinator may say."""
+        return self if self.start_ms <= now_ms else replace(self, start_ms=now_ms)
+
     def with_epoch(
         self, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int, producer_id: int
     ) -> "TransactionMetadata":
