@@ -131,7 +131,8 @@ class ClusterSecurity(NamedTuple):
     async def store_users(self, zookeeper: str, *, is_own: bool) -> None:
         """Write the users to the tree: brokers authenticate with them before any serves.
 
-        A tree of our own protects them: only brokers read them.
+        A tree of our own protects them: only brokers read them. Its root is protected, too: who
+        may change a node's children could delete the controller.
         """
         from barnabas.client.scram import HASHES, salted_password
         from barnabas.security.scram_credentials import credential_of, credential_text
@@ -148,6 +149,8 @@ class ClusterSecurity(NamedTuple):
             security=own if is_own else OPEN,
         )
         try:
+            if is_own:
+                await session.protect("/")
             for user, password in ((ADMIN, self.admin_password), (BROKER, self.broker_password)):
                 config = {}
                 for mechanism, algorithm in HASHES.items():
