@@ -64,9 +64,13 @@ def test_acls_are_added_listed_explained_and_removed(command: Barnabas) -> None:
     ("arguments", "error"),
     [
         (("add", "--operation", "read", "--topic", "t"), "name a principal"),
+        (
+            ("explain", "--principal", "a", "--operation", "read", "--topic", "t"),
+            "must be Type:name",
+        ),
         (("add", "--allow", "User:a", "--operation", "fly", "--topic", "t"), "fly is no operation"),
         (("add", "--allow", "User:a"), "name one resource"),
-        (("add", "--allow", "alice", "--topic", "t"), "no colon"),
+        (("add", "--allow", "alice", "--topic", "t"), "must be Type:name"),
         (("add", "--allow", "User:a", "--topic", "a/b"), "'/'"),
     ],
 )

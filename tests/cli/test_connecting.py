@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from barnabas.cli.commands import _COMMANDS, _load
 from barnabas.cli.connecting import given_properties, given_security, with_connection_options
@@ -12,6 +14,8 @@ from barnabas.cli.exit_codes import Misused
 from barnabas.cli.options import Bootstrap
 from barnabas.client.librdkafka_names import librdkafka_names
 from barnabas.security.certificate_authority import CertificateAuthority
+
+_NO_BROKERS = {"BARNABAS_BOOTSTRAP": None}
 
 
 def command(bootstrap: Bootstrap = "x") -> dict[str, str]:
@@ -28,6 +32,29 @@ def test_the_file_counts_before_nothing_and_after_the_options(tmp_path: Path) ->
     assert found == {"security.protocol": "SSL", "ssl.key.password": "b"}
     assert given_properties() == {}
     assert {"command_config", "connection_properties"} <= set(inspect.signature(wrapped).parameters)
+
+
+@pytest.mark.parametrize(
+    ("given", "used"), [([], "a:1,b:2"), (["-b", "default:9092"], "default:9092")]
+)
+def test_the_file_names_the_brokers_unless_the_command_line_does(
+    tmp_path: Path, given: list[str], used: str
+) -> None:
+    found: list[str] = []
+
+    def connecting(bootstrap: Bootstrap = "default:9092") -> None:
+        found.append(bootstrap)
+
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=a:1,b:2\n")
+    app = typer.Typer()
+    app.command()(with_connection_options(connecting))
+    result = CliRunner().invoke(app, [*given, "--command-config", str(file)], env=_NO_BROKERS)
+    assert (result.exit_code, found) == (0, [used])
+    found.clear()
+    file.write_text("acks=all\n")
+    CliRunner().invoke(app, ["--command-config", str(file)], env=_NO_BROKERS)
+    assert found == ["default:9092"]
 
 
 def test_a_file_that_is_missing_is_a_usage_error(tmp_path: Path) -> None:

@@ -48,6 +48,10 @@ def test_only_the_brokers_read_and_change_what_the_tree_keeps(
                     stranger.create("/config/users/eve", b"{}")
                 with pytest.raises(NoAuthError):
                     stranger.set("/brokers/topics", b"")
+                with pytest.raises(NoAuthError):
+                    stranger.delete("/controller")
+                with pytest.raises(NoAuthError):
+                    stranger.create("/anything", b"")
             finally:
                 stranger.stop()
                 stranger.close()

@@ -11,11 +11,15 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from kazoo.client import KazooClient
 
 from barnabas.base.ports import free_port
+from barnabas.client.scram import HASHES, salted_password
 from barnabas.config.jaas import jaas_text
 from barnabas.config.properties import format_properties
 from barnabas.security.certificate_authority import CertificateAuthority
+from barnabas.security.scram_credentials import credential_of, credential_text
+from barnabas.znodes.layout import encode_config
 from tests.spark.commands import barnabas
 from tests.support.apache_kafka import apache_kafka
 from tests.support.broker import BrokerProcess
@@ -26,6 +30,7 @@ from tests.support.logins import Login, confluent, java
 from tests.support.waiting import until
 from tests.support.zookeeper import zookeeper_server
 
+connect: Any = KazooClient
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 OURS: Final = 0
@@ -33,18 +38,20 @@ THEIRS: Final = 1
 BOTH: Final = (OURS, THEIRS)
 _PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_SCRAM_512: Final = "SCRAM-SHA-512"
 
 
-def _properties(files: Path) -> dict[str, str]:
-    """The same for both kinds of brokers."""
-    users = {"username": "broker", "password": "b-secret", "user_broker": "b-secret"}
+def _properties(files: Path, mechanism: str) -> dict[str, str]:
+    """The same for both kinds of brokers, which log in to each other by this mechanism."""
+    login = {"username": "broker", "password": "b-secret"}
+    users = {**login, "user_broker": "b-secret"}
     prefix = "listener.name.sasl_ssl"
     return {
         "security.inter.broker.protocol": "SASL_SSL",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
-        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": mechanism,
         f"{prefix}.plain.sasl.jaas.config": jaas_text(_PLAIN, users),
-        f"{prefix}.scram-sha-512.sasl.jaas.config": jaas_text(_SCRAM, {}),
+        f"{prefix}.scram-sha-512.sasl.jaas.config": jaas_text(_SCRAM, login),
         "ssl.keystore.location": str(files / "broker.pem"),
         "ssl.keystore.type": "PEM",
         "ssl.truststore.location": str(files / "ca.pem"),
@@ -72,12 +79,12 @@ class SecureKafka(KafkaBroker):
 class SecureMixed:
     """One broker of each kind, and the logins of a super user and of others at each."""
 
-    def __init__(self, folder: Path, zookeeper: str) -> None:
+    def __init__(self, folder: Path, zookeeper: str, mechanism: str) -> None:
         self.folder = folder
         self._files = folder / "files"
         authority = CertificateAuthority.create(self._files)
         authority.issue("broker", ["localhost", "127.0.0.1"])
-        properties = _properties(self._files)
+        properties = _properties(self._files, mechanism)
         at = f"127.0.0.1:{free_port()}"
         (folder / "ours").mkdir()
         overrides = [*(f"{k}={v}" for k, v in properties.items()), f"listeners=SASL_SSL://{at}"]
@@ -119,11 +126,29 @@ class SecureMixed:
             until(partial(is_known, broker), f"{topic} at {broker}")
 
 
-@pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureMixed]:
+def store_broker(zookeeper: str) -> None:
+    """The credential of brokers is in the tree before any broker starts."""
+    salt = b"a salt of brokers"
+    salted = salted_password(HASHES[_SCRAM_512], "b-secret", salt, 4096)
+    text = credential_text(credential_of(_SCRAM_512, salted, salt, 4096))
+    tree = connect(zookeeper)
+    tree.start(PATIENCE_S)
+    try:
+        tree.create("/config/users/broker", encode_config({_SCRAM_512: text}), makepath=True)
+    finally:
+        tree.stop()
+        tree.close()
+
+
+@pytest.fixture(scope="module", params=["PLAIN"])
+def mixed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SecureMixed]:
     apache_kafka()
     server = zookeeper_server(tmp_path_factory.mktemp("zookeeper"))
-    both = SecureMixed(tmp_path_factory.mktemp("mixed"), server.address)
+    both = SecureMixed(tmp_path_factory.mktemp("mixed"), server.address, request.param)
+    if request.param == _SCRAM_512:
+        store_broker(server.address)
     try:
         both.ours.start()
         both.theirs.start()
@@ -157,6 +182,7 @@ def first_value(login: Login, topic: str, partition: int) -> bytes | None:
         consumer.close()
 
 
+@pytest.mark.parametrize("mixed", ["PLAIN", _SCRAM_512], indirect=True)
 def test_brokers_of_both_kinds_replicate_from_each_other(mixed: SecureMixed) -> None:
     mixed.create("both")
     admin_at_ours = admin.AdminClient(confluent(mixed.login(OURS)))

@@ -93,8 +93,8 @@ async def revoke_all(broker: Insight, host: str = PLAIN) -> None:
     await broker.running.broker.check_acls().delete([AclFilter(host=host)])
 
 
-async def ask(client: RawClient, key: ApiKey, fields: Any) -> Any:
-    version = APIS[key].highest
+async def ask(client: RawClient, key: ApiKey, fields: Any, version: int | None = None) -> Any:
+    version = APIS[key].highest if version is None else version
     message = adapt(fields, request_type(key, version))
     await client.send(write_request(key, version, 1, "test", message))
     return read_response(key, version, memoryview(await client.receive())[4:])
@@ -168,6 +168,31 @@ def test_s28_without_rights_every_api_refuses_and_changes_nothing(tmp_path: Path
             assert refusals(answer), (key, answer)
             assert set(codes(answer)) - {ErrorCode.none} == refusals(answer), (key, answer)
         assert await state(broker) == before
+
+    with_broker(tmp_path, scenario, **AUTHORIZER)
+
+
+# Up to these versions they have fields of their own, which the requests here lack.
+OWN_FIELDS = {
+    ApiKey.OFFSET_FETCH: 8,
+    ApiKey.FIND_COORDINATOR: 4,
+    ApiKey.DELETE_TOPICS: 6,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 4,
+}
+
+
+@pytest.mark.long
+def test_s28_without_rights_every_version_of_every_api_refuses(tmp_path: Path) -> None:
+    async def scenario(broker: Insight) -> None:
+        client = await broker.connect(host=PLAIN)
+        for key, fields in requests(await broker.create("t")).items():
+            if key in NEVER_REFUSED:
+                continue
+            first = OWN_FIELDS.get(key, APIS[key].lowest)
+            for version in range(first, APIS[key].highest + 1):
+                answer = await ask(client, key, fields, version)
+                assert refusals(answer), (key, version, answer)
+                assert set(codes(answer)) - {ErrorCode.none} == refusals(answer), (key, version)
 
     with_broker(tmp_path, scenario, **AUTHORIZER)
 

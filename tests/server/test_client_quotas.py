@@ -6,6 +6,9 @@ from typing import Any
 
 from barnabas.base.errors import ErrorCode
 from barnabas.security.acls import Operation, ResourceType
+from barnabas.security.client_quotas import QuotaEntity
+from barnabas.server.cluster.quota_admin import Change
+from barnabas.server.cluster.user_credentials import Deletion, Upsertion
 from barnabas.wire.apis import ApiKey
 from tests.server.api_requests import SOON, of
 from tests.server.raw import Insight, RawClient, batch, fetch, produce, with_broker
@@ -72,6 +75,32 @@ def test_s35_s42_quotas_are_kafkas_znodes_and_are_described_by_filters(tmp_path:
         ]
         assert await alter(client, both, producer_byte_rate=None) is ErrorCode.none
         assert len(await described(client)) == 2
+
+    with_broker(tmp_path, scenario)
+
+
+def test_s35_quotas_and_credentials_of_a_user_do_not_undo_each_other(tmp_path: Path) -> None:
+    async def scenario(broker: Insight) -> None:
+        client = await broker.connect()
+        parts: Any = broker.running.broker
+        rates = ("producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate")
+        added = (Upsertion("alice", number, 4096, b"salt", b"salted") for number in (1, 2))
+        await asyncio.gather(
+            *(parts.users.alter([], [each]) for each in added),
+            *(
+                parts.client_quotas.alter(
+                    QuotaEntity("alice"), [Change(rate, 9.0)], validate_only=False
+                )
+                for rate in rates
+            ),
+        )
+        assert len(parts.users.describe("alice")) == 2
+        assert set(*(await described(client)).values()) == set(rates)
+        await asyncio.gather(
+            parts.users.alter([Deletion("alice", 1), Deletion("alice", 2)], []),
+            alter(client, entity(user="alice"), producer_byte_rate=1.0),
+        )
+        assert parts.users.users() == []
 
     with_broker(tmp_path, scenario)
 

@@ -4,7 +4,8 @@ import pytest
 
 from barnabas.sim.acl_run import run_with_acls
 from barnabas.sim.checkers.acl_checker import NOTIFIED_WITHIN_S, RightsChecker
-from barnabas.sim.world.seed_settings import settings_of
+from barnabas.sim.seed_runner import run_seed
+from barnabas.sim.world.seed_settings import has_acls, settings_of
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -20,6 +21,13 @@ def test_revoked_rights_end_while_clients_use_them() -> None:
     checker = watched(1, 8.0)
     assert checker.served > 10
     assert checker.refused > 10
+
+
+def test_some_seeds_of_every_search_change_acls() -> None:
+    chosen = [seed for seed in range(1, 51) if has_acls(seed)]
+    assert 2 <= len(chosen) <= 10
+    with_acls = run_with_acls(settings_of(chosen[0], 4.0))
+    assert run_seed(chosen[0], 4.0).digest == with_acls.digest
 
 
 @pytest.mark.long

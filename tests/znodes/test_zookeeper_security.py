@@ -82,11 +82,17 @@ def test_s33_nodes_that_a_broker_creates_are_changed_by_brokers_only(secured: Se
             await ours.create("/brokers/ids", b"x" * 300_000, make_parents=True)
             data, _ = await anybody.get("/brokers/ids")
             assert len(data) == 300_000
-            for refused in (
+            for denied in (
                 anybody.get("/config/users/alice"),
                 anybody.set("/brokers/ids", b""),
                 anybody.create("/brokers/ids/0", b""),
             ):
+                with pytest.raises(ZnodeError, match=r"(?i)auth"):
+                    await denied
+            await anybody.create("/open")
+            await anybody.create("/open/before")
+            await ours.protect("/open")
+            for refused in (anybody.create("/open/after"), anybody.delete("/open/before")):
                 with pytest.raises(ZnodeError, match=r"(?i)auth"):
                     await refused
             assert (await ours.get("/config/users/alice"))[0] == b"secret"

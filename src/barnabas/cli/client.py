@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from barnabas.base.errors import ConfigError
-from barnabas.cli.connecting import OTHER_PROTOCOL, given_properties
+from barnabas.cli.connecting import CHECK_CREDENTIALS, OTHER_PROTOCOL, given_properties, is_refusal
 from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.cli.options import parse_bootstrap, parse_pairs
 from barnabas.client.librdkafka_names import librdkafka_names
@@ -98,10 +98,9 @@ class ClusterClients:
                 client.poll(0)
             if self._errors and attempt >= _ATTEMPTS_WHEN_REFUSED:
                 break
-        if any(error.code() in _REFUSALS for error in self._errors):
+        if any(error.code() in _REFUSALS or is_refusal(error.str()) for error in self._errors):
             raise CommandFailed(
-                f"{self.bootstrap} refuses the connection{self._reason()};"
-                " check user, password and stores in --command-config or -X"
+                f"{self.bootstrap} refuses the connection{self._reason()}; {CHECK_CREDENTIALS}"
             )
         why = self._reason() or f" ({OTHER_PROTOCOL})"
         raise CommandFailed(

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import click
 import typer
 
 from barnabas.cli.exit_codes import Misused
@@ -29,6 +28,7 @@ _OF_A_FILE: Final = (_BROKERS, "security.", "ssl.", "sasl.", "enable.ssl", "enab
 OTHER_PROTOCOL: Final = (
     "the listener may have another security.protocol than --command-config or -X says"
 )
+CHECK_CREDENTIALS: Final = "check user, password and stores in --command-config or -X"
 CommandConfig = Annotated[
     Path | None,
     typer.Option(
@@ -46,7 +46,7 @@ def with_connection_options(function: Callable[..., Any]) -> Callable[..., Any]:
     if "bootstrap" not in signature.parameters or hasattr(function, "__wrapped__"):
         return function
     has_properties = "properties" in signature.parameters
-    added = {"command_config": CommandConfig}
+    added: dict[str, Any] = {"command_config": CommandConfig, "context": typer.Context}
     if not has_properties:
         added["connection_properties"] = Properties
 
@@ -54,8 +54,9 @@ def with_connection_options(function: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(**given: Any) -> Any:
         pairs = given["properties"] if has_properties else given.pop("connection_properties", None)
         file: Path | None = given.pop("command_config", None)
+        context: typer.Context | None = given.pop("context", None)
         of_file = {} if file is None else _read(file)
-        if (brokers := of_file.pop(_BROKERS, "")) and _is_default("bootstrap"):
+        if (brokers := of_file.pop(_BROKERS, "")) and _is_default(context, "bootstrap"):
             given["bootstrap"] = brokers
         token = _GIVEN.set(of_file | parse_pairs(pairs, "-X"))
         try:
@@ -77,13 +78,10 @@ def with_connection_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def _is_default(parameter: str) -> bool:
+def _is_default(context: typer.Context | None, parameter: str) -> bool:
     """Whether neither the command line nor the environment gives the parameter."""
-    context = click.get_current_context(silent=True)
-    return (
-        context is not None
-        and context.get_parameter_source(parameter) is click.core.ParameterSource.DEFAULT
-    )
+    source = None if context is None else context.get_parameter_source(parameter)
+    return source is not None and source.name == "DEFAULT"
 
 
 def add_connection_options(app: typer.Typer) -> None:
@@ -110,6 +108,14 @@ def given_security() -> "SecurityContext":
         return SecurityContext.of(properties)
     except ConfigError as wrong:
         raise Misused(str(wrong)) from None
+
+
+def is_refusal(why: str) -> bool:
+    """Whether a connection ended with an alert of TLS.
+
+    With TLS 1.3 a client has connected before the broker refuses its certificate.
+    """
+    return "alert" in why.lower()
 
 
 def _read(file: Path) -> dict[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from barnabas.base.errors import ErrorCode, PeerGone
-from barnabas.cli.connecting import OTHER_PROTOCOL, given_security
+from barnabas.cli.connecting import CHECK_CREDENTIALS, OTHER_PROTOCOL, given_security, is_refusal
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.options import parse_bootstrap
 from barnabas.client.async_client import AsyncClient
@@ -163,6 +163,10 @@ class RawClient:
             return await self._client.run(steps)
         except NoBrokerReached as gone:
             reasons = "; ".join(map(_reason, gone.reasons))
+            if is_refusal(reasons):
+                raise CommandFailed(
+                    f"{self._bootstrap} refuses the connection ({reasons}); {CHECK_CREDENTIALS}"
+                ) from None
             if _CLOSED in reasons:
                 reasons += f"; {OTHER_PROTOCOL}"
             raise CommandFailed(

@@ -4,11 +4,8 @@ The event loop closes a connection as soon as its handshake fails, and the alert
 buffer. The client takes that for a broken network and connects again and again.
 """
 
-import logging
 import ssl
 from typing import Final
-
-log = logging.getLogger("barnabas.tls")
 
 # Reasons of OpenSSL for bytes that are not TLS: there is no alert to send.
 _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST"})
@@ -22,6 +19,10 @@ class AlertingObject(ssl.SSLObject):
 
     _failure: ssl.SSLError | None = None
 
+    @staticmethod
+    def on_failure(reason: str) -> None:
+        """Called with the reason of a failed handshake; a listener's class reports it."""
+
     def do_handshake(self) -> None:
         if self._failure is not None:
             raise self._failure
@@ -33,5 +34,5 @@ class AlertingObject(ssl.SSLObject):
             if failure.reason in _NOT_TLS:
                 raise
             self._failure = failure
-            log.debug("TLS handshake failed: %s", failure.reason or failure)
+            self.on_failure(failure.reason or str(failure))
             raise ssl.SSLWantReadError from None

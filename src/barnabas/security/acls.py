@@ -213,7 +213,9 @@ def check_principal(principal: str) -> None:
     """Raises InvalidAcl unless it has the form Type:name."""
     kind, colon, name = principal.partition(":")
     if not (kind and colon and name):
-        raise InvalidAcl(f"Could not parse principal from `{principal}` (no colon is present)")
+        raise InvalidAcl(
+            f"Could not parse principal from `{principal}`: it must be Type:name, as User:alice"
+        )
 
 
 class AclSource(Protocol):

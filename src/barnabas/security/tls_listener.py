@@ -4,6 +4,7 @@ A reload replaces the context for new connections; those that are open keep thei
 the stores are looked at when a connection comes, at most once a second.
 """
 
+import asyncio
 import logging
 import os
 import ssl
@@ -11,8 +12,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from barnabas.base.errors import ConfigError
+from barnabas.base.flood_log import FloodLog
 from barnabas.client.key_stores import read_key_store, read_trust_store, store_files
 from barnabas.client.tls import server_context
+from barnabas.client.tls_alerts import AlertingObject
 from barnabas.config.listener_values import ListenerValues
 from barnabas.security.certificates import check_trusted, names_of
 from barnabas.security.distinguished_name import subject_of
@@ -35,6 +38,9 @@ class TlsListener:
         self._properties = values.all("ssl.")
         self._client_auth = _client_auth(protocol, values)
         self._mapping = PrincipalMapping(values.text("ssl.principal.mapping.rules"))
+        reporting = {"on_failure": staticmethod(self._on_failure)}
+        self._object_class = type("ReportingObject", (AlertingObject,), reporting)
+        self._floods = FloodLog()
         self._context = self._made(self._properties, self._client_auth)
         self._stamps = _stamps(self._properties)
         self._checked_at = 0.0
@@ -74,6 +80,7 @@ class TlsListener:
     def _made(self, properties: Mapping[str, str], client_auth: str) -> ssl.SSLContext:
         try:
             context = server_context(properties, client_auth)
+            context.sslobject_class = self._object_class
             if self._for_brokers:
                 check_trusted(read_key_store(properties), read_trust_store(properties))
         except ConfigError as error:
@@ -98,6 +105,11 @@ class TlsListener:
         lost = sorted(set(was.alternatives) - set(is_now.alternatives))
         if lost and values.text("ssl.allow.san.changes") != "true":
             raise ConfigError(f"Keystore SubjectAltNames do not match: missing {', '.join(lost)}")
+
+    def _on_failure(self, reason: str) -> None:
+        """Report why a client is refused; what follows only says that it is gone."""
+        now, name = asyncio.get_running_loop().time(), self._name
+        self._floods.info(reason, now, "TLS handshake failed listener=%s why=%s", name, reason)
 
     def _reload(self) -> None:
         """Use the files as they are now; those before stay in use if these cannot be used."""

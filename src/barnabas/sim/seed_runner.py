@@ -11,8 +11,9 @@ from typing import Final
 
 from barnabas.base.clock import machine_stopwatch
 from barnabas.base.safeguards import Safeguards
+from barnabas.sim.acl_run import run_with_acls
 from barnabas.sim.sim_run import Report, run
-from barnabas.sim.world.seed_settings import settings_of
+from barnabas.sim.world.seed_settings import has_acls, settings_of
 
 # Number of durations to try when shortening a failing run.
 MOST_SHORTENINGS: Final = 6
@@ -53,8 +54,12 @@ class Summary:
 def run_seed(
     seed: int, seconds: float | None = None, safeguards: Safeguards | None = None
 ) -> Report:
-    """Run one seed; `seconds` overrides how long its faults go on."""
-    return run(settings_of(seed, seconds), safeguards)
+    """Run one seed; `seconds` overrides how long its faults go on.
+
+    In some seeds ACLs change, too, with the faults that leave the tree alone.
+    """
+    settings = settings_of(seed, seconds)
+    return run_with_acls(settings, safeguards) if has_acls(seed) else run(settings, safeguards)
 
 
 def search(

@@ -2,10 +2,11 @@
 
 import asyncio
 import gc
+import logging
 import subprocess
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import Any, Final, Protocol
 
 import aiokafka.admin
@@ -77,6 +78,18 @@ class _KafkaPythonToken(kafka.net.sasl.oauth.AbstractTokenProvider):  # type: ig
         return self._login.bearer_token()
 
 
+@contextmanager
+def _silent(name: str) -> Iterator[None]:
+    """Without log records: pytest would keep those of a test, and the objects of their errors."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
 class KafkaPython:
     def round_trip(self, login: Login, topic: str) -> bytes | None:
         settings = python(login, _KafkaPythonToken)
@@ -95,7 +108,7 @@ class KafkaPython:
 
     def is_refused(self, login: Login) -> bool:
         settings = python(login, _KafkaPythonToken)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _silent("kafka"):
             # It leaves a socket whose handshake failed to the garbage collector.
             warnings.simplefilter("ignore", ResourceWarning)
             with pytest.raises(kafka.errors.KafkaError):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.security.conftest import SecureBroker
+from tests.server.security.conftest import SecureBroker, StartBroker
 from tests.server.security.test_sasl import ALICE
 
 COMMANDS = (["topics", "list"], ["txns", "list"])
@@ -57,3 +57,17 @@ def test_a_plain_client_of_a_secure_listener_hears_of_the_protocol(
 def test_sasl_without_a_mechanism_is_a_usage_error(command: list[str]) -> None:
     said = failure(*command, "-X", "security.protocol=SASL_SSL", code=2)
     assert "sasl.mechanism is" in said
+
+
+def test_a_missing_certificate_is_not_a_broker_that_is_down(
+    start_secure: StartBroker, tmp_path: Path
+) -> None:
+    broker = start_secure({"ssl.client.auth": "required"})
+    file = tmp_path / "client.properties"
+    trusted = broker.certificates / "ca.pem"
+    file.write_text(f"security.protocol=SSL\nssl.truststore.location={trusted}\n")
+    for command in COMMANDS:
+        said = failure(*command, "-b", broker.at("SSL"), "--command-config", str(file))
+        assert "refuses the connection" in said
+        assert "certificate required" in said
+    assert "why=PEER_DID_NOT_RETURN_A_CERTIFICATE" in broker.process.log()

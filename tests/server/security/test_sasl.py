@@ -13,6 +13,7 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from barnabas.cli.main import run
 from barnabas.client.blocking_connection import BlockingConnection
 from barnabas.client.security import AuthenticationFailed, SecurityContext
 from barnabas.wire.apis import ApiKey
@@ -176,6 +177,24 @@ def test_s10_api_versions_is_answered_once_before_the_handshake(
         assert struct.unpack_from(">ih", received(sock)) == (7, 0)
         sock.sendall(frame(18, 0, b""))
         assert received(sock) == b""
+
+
+def test_s39_a_client_that_is_not_authenticated_uses_up_no_quota(start_secure: StartBroker) -> None:
+    broker = start_secure({})
+    connection = broker.librdkafka("SASL_SSL", **ALICE)
+    options = ["-b", connection.pop("bootstrap.servers")]
+    for key, value in connection.items():
+        options += ["-X", f"{key}={value}"]
+    assert run(["quotas", "set", "--default-user", "request_percentage=0.0001", *options]) == 0
+
+    def throttle_ms(sock: socket.socket) -> int:
+        sock.sendall(frame(18, 1, b""))
+        (ms,) = struct.unpack(">i", received(sock)[-4:])
+        return int(ms)
+
+    for _ in range(3):
+        with connected(broker) as sock:
+            assert throttle_ms(sock) == 0
 
 
 def test_s10_sasl_authenticate_before_the_handshake_is_an_illegal_state(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.server.network.flood_log import FloodLog
+from barnabas.base.flood_log import FloodLog
 from tests.server.security.conftest import SecureBroker, running
 from tests.server.security.test_sasl import SOON, frame, text
 from tests.server.security.test_tls import client_hello, connect, resident, until_closed

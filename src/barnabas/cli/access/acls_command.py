@@ -218,8 +218,12 @@ def explain(
     from barnabas.cli.raw_client import ask_cluster
     from barnabas.security.acl_cache import AclCache
     from barnabas.security.acl_decision import Question, decide
-    from barnabas.security.acls import AclFilter
+    from barnabas.security.acls import AclFilter, InvalidAcl, check_principal
 
+    try:
+        check_principal(principal)
+    except InvalidAcl as e:
+        raise Misused(f"--principal: {e}") from None
     kind, name = _resource(topic, group, transactional_id, delegation_token, user, cluster, False)
     (wanted,) = _operations([operation])
     question = Question(principal, host, wanted, kind, name or "")

@@ -22,6 +22,7 @@ _DIGEST: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
 ADMIN: Final = "admin"
 BROKER: Final = "broker"
 ZOOKEEPER: Final = "zookeeper"  # the password of the brokers with their own ZooKeeper
+TOKENS: Final = "delegation-tokens"  # the secret that brokers make delegation tokens with
 
 
 class ClusterSecurity(NamedTuple):
@@ -31,6 +32,7 @@ class ClusterSecurity(NamedTuple):
     admin_password: str
     broker_password: str
     zookeeper_password: str
+    token_secret: str
 
     @classmethod
     def prepare(cls, cluster: Path) -> "ClusterSecurity":
@@ -46,10 +48,10 @@ class ClusterSecurity(NamedTuple):
             authority.issue("broker", ["localhost", "127.0.0.1", "::1"])
         users = directory / "users.properties"
         found = read_properties(users) if users.exists() else {}
-        made = {user: Random().uuid().hex for user in (ADMIN, BROKER, ZOOKEEPER)} | found
+        made = {user: Random().uuid().hex for user in (ADMIN, BROKER, ZOOKEEPER, TOKENS)} | found
         if made != found:
             write_private(users, format_properties(made))
-        return cls(directory, made[ADMIN], made[BROKER], made[ZOOKEEPER])
+        return cls(directory, made[ADMIN], made[BROKER], made[ZOOKEEPER], made[TOKENS])
 
     @classmethod
     def is_of(cls, cluster: Path) -> bool:
@@ -92,6 +94,7 @@ class ClusterSecurity(NamedTuple):
             "ssl.keystore.type": "PEM",
             "ssl.truststore.location": str(self.directory / "ca.pem"),
             "ssl.truststore.type": "PEM",
+            "delegation.token.secret.key": self.token_secret,
         }
         authorizer = broker_key("authorizer.class.name")
         if authorizer is not None and authorizer.served:
@@ -128,7 +131,8 @@ class ClusterSecurity(NamedTuple):
     async def store_users(self, zookeeper: str, *, is_own: bool) -> None:
         """Write the users to the tree: brokers authenticate with them before any serves.
 
-        A tree of our own protects them: only brokers read them.
+        A tree of our own protects them: only brokers read them. Its root is protected, too: who
+        may change a node's children could delete the controller.
         """
         from barnabas.client.scram import HASHES, salted_password
         from barnabas.security.scram_credentials import credential_of, credential_text
@@ -145,6 +149,8 @@ class ClusterSecurity(NamedTuple):
             security=own if is_own else OPEN,
         )
         try:
+            if is_own:
+                await session.protect("/")
             for user, password in ((ADMIN, self.admin_password), (BROKER, self.broker_password)):
                 config = {}
                 for mechanism, algorithm in HASHES.items():

@@ -211,6 +211,10 @@ def _ask(bootstrap: str, key: "ApiKey", request: object) -> Any:
         return await client.ask_controller(key, request)
 
     response = ask_cluster(bootstrap, ask)
+    if response.error_code is ErrorCode.delegation_token_auth_disabled:
+        raise CommandFailed(
+            "the brokers have no delegation tokens: set delegation.token.secret.key on all of them"
+        )
     if response.error_code is not ErrorCode.none:
         raise CommandFailed(error_words(response.error_code))
     return response

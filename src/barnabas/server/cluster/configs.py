@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from barnabas.base.errors import BrokerError, ConfigError, ErrorCode
 from barnabas.base.ids import BrokerId
@@ -10,12 +11,15 @@ from barnabas.config import topic_config
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.config_key import ConfigEntry
 from barnabas.config.topic_config import TopicConfig
+from barnabas.server.cluster.change_notifications import notify
 from barnabas.server.cluster.encoded_passwords import EncodedPasswords
 from barnabas.server.cluster.topic_names import is_topic_name
 from barnabas.znodes import layout, paths
 from barnabas.znodes.paths import ConfigEntity
-from barnabas.znodes.tree import Coordination, MalformedZnode, NoNode
+from barnabas.znodes.tree import BadVersion, Coordination, MalformedZnode, NodeExists, NoNode
 
+# How often a change is tried again that another one came between.
+MOST_ATTEMPTS: Final = 10
 log = logging.getLogger("barnabas.configs")
 
 
@@ -70,15 +74,48 @@ class Configs:
 
     async def read(self, entity: ConfigEntity) -> dict[str, str]:
         """The properties that the tree holds for an entity; none if they cannot be read."""
+        return (await self._read(entity))[0]
+
+    async def _read(self, entity: ConfigEntity) -> tuple[dict[str, str], int | None]:
+        """The same, and the version of the znode; None without one."""
         try:
-            data, _ = await self._coordination.get(paths.config_path(entity))
-            config = layout.decode_config(entity, data)
-            return self._passwords.decoded(config) if entity.startswith("brokers/") else config
+            data, stat = await self._coordination.get(paths.config_path(entity))
         except NoNode:
-            return {}
+            return {}, None
+        try:
+            config = layout.decode_config(entity, data)
         except MalformedZnode as e:
             log.warning("ignoring unreadable configs: %s", e)
-            return {}
+            return {}, stat.version
+        if entity.startswith("brokers/"):
+            config = self._passwords.decoded(config)
+        return config, stat.version
+
+    async def change(
+        self, entity: ConfigEntity, change: Callable[[dict[str, str]], None]
+    ) -> dict[str, str]:
+        """Change the properties of an entity by compare-and-set, and announce it; returns them.
+
+        A user's credentials and quotas share a znode: a change of one never undoes the other's.
+
+        Raises  BrokerError, nothing changed: what `change` raises, or others change it, too
+        """
+        path = paths.config_path(entity)
+        for _ in range(MOST_ATTEMPTS):
+            config, version = await self._read(entity)
+            change(config)
+            data = layout.encode_config(config)
+            try:
+                if version is None:
+                    await self._coordination.create(path, data, make_parents=True)
+                else:
+                    await self._coordination.set(path, data, version)
+            except (BadVersion, NodeExists, NoNode):
+                continue
+            announced = layout.encode_config_change(entity)
+            await notify(self._coordination, paths.CONFIG_CHANGE, announced)
+            return config
+        raise BrokerError(ErrorCode.unknown_server_error, f"Failed to update configs of {entity}")
 
     def encoded(self, config: Mapping[str, str]) -> bytes:
         """The data of a broker's znode. Raises ConfigError, if a password cannot be encrypted."""

@@ -119,27 +119,30 @@ class DelegationTokens:
 
     async def renew(self, principal: str, secret: bytes, period_ms: int) -> int:
         """The token's new expiry. Raises BrokerError, nothing changed."""
-        async with self._one_at_a_time:
-            token = self._found(principal, secret)
-            now = self._check_alive(token)
-            period_ms = self._times.expiry_ms if period_ms < 0 else period_ms
-            token = token._replace(expires_ms=min(token.max_ms, now + period_ms))
-            await self._put(token)
-        log.info("delegation token renewed id=%s by=%s", token.token_id, principal)
-        return token.expires_ms
+        period_ms = self._times.expiry_ms if period_ms < 0 else period_ms
+        return await self._end_in(principal, secret, period_ms, "renewed")
 
     async def expire(self, principal: str, secret: bytes, period_ms: int) -> int:
         """The token's new expiry; a negative period removes it. Raises BrokerError."""
+        if period_ms >= 0:
+            return await self._end_in(principal, secret, period_ms, "given an end")
         async with self._one_at_a_time:
             token = self._found(principal, secret)
-            if period_ms < 0:
-                await self._remove(token)
-                log.info("delegation token removed id=%s by=%s", token.token_id, principal)
-                return self._clock.now_ms()
-            now = self._check_alive(token)
+            await self._remove(token)
+        log.info("delegation token removed id=%s by=%s", token.token_id, principal)
+        return self._clock.now_ms()
+
+    async def _end_in(self, principal: str, secret: bytes, period_ms: int, what: str) -> int:
+        """Let the token expire after this time, at most when its life ends; returns when."""
+        async with self._one_at_a_time:
+            token = self._found(principal, secret)
+            now = self._clock.now_ms()
+            if token.is_expired(now):
+                raise BrokerError(ErrorCode.delegation_token_expired)
             token = token._replace(expires_ms=min(token.max_ms, now + period_ms))
             await self._put(token)
-            return token.expires_ms
+        log.info("delegation token %s id=%s by=%s", what, token.token_id, principal)
+        return token.expires_ms
 
     def describe(self, is_wanted: Callable[[DelegationToken], bool]) -> list[DelegationToken]:
         self.check_enabled()
@@ -158,13 +161,6 @@ class DelegationTokens:
         if principal not in (token.owner, *token.renewers):
             raise BrokerError(ErrorCode.delegation_token_owner_mismatch)
         return token
-
-    def _check_alive(self, token: DelegationToken) -> int:
-        """The time of now."""
-        now = self._clock.now_ms()
-        if token.is_expired(now):
-            raise BrokerError(ErrorCode.delegation_token_expired)
-        return now
 
     async def _put(self, token: DelegationToken) -> None:
         path, data = token_layout.token_path(token.token_id), token_layout.encode_token(token)

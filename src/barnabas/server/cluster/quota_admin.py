@@ -15,13 +15,12 @@ from barnabas.security.client_quotas import (
     ClientQuotas,
     QuotaEntity,
 )
-from barnabas.server.cluster.change_notifications import notify
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.tree_errors import coordinating
 from barnabas.server.network.open_connections import OpenConnections
-from barnabas.znodes import layout, paths
+from barnabas.znodes import paths
 from barnabas.znodes.paths import ConfigEntity
-from barnabas.znodes.tree import Coordination, NodeExists, NoNode
+from barnabas.znodes.tree import Coordination, NoNode
 
 log = logging.getLogger("barnabas.quotas")
 
@@ -91,21 +90,17 @@ class QuotaAdmin:
         if validate_only:
             return
         path = _path(entity)
-        with coordinating():
-            config = await self._configs.read(path)
+
+        def set_values(config: dict[str, str]) -> None:
             for key, value in changes:
                 if value is None:
                     config.pop(key, None)
                 else:
                     config[key] = str(int(value)) if key in _WHOLE else str(float(value))
-            data = layout.encode_config(config)
-            try:
-                await self._coordination.create(paths.config_path(path), data, make_parents=True)
-            except NodeExists:
-                await self._coordination.set(paths.config_path(path), data)
-            self._know(entity, _values(config))
-            change_data = layout.encode_config_change(path)
-            await notify(self._coordination, paths.CONFIG_CHANGE, change_data)
+
+        with coordinating():
+            await self._configs.change(path, set_values)
+            await self.refresh(path)
         log.info("quotas changed entity=%s", path)
 
 

@@ -1,6 +1,5 @@
 """SCRAM credentials of users below /config/users: read, described and altered."""
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,8 +17,8 @@ from barnabas.security.scram_credentials import (
 )
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.tree_errors import coordinating
-from barnabas.znodes import layout, paths
-from barnabas.znodes.tree import Coordination, NodeExists, NoNode
+from barnabas.znodes import paths
+from barnabas.znodes.tree import Coordination, NoNode
 
 log = logging.getLogger("barnabas.users")
 
@@ -48,7 +47,6 @@ class UserCredentials:
         self._coordination = coordination
         self._configs = configs
         self._credentials = credentials
-        self._one_at_a_time = asyncio.Lock()
 
     async def load(self) -> None:
         """Read the credentials of all users: changes may have been missed."""
@@ -93,8 +91,7 @@ class UserCredentials:
             own_upsertions = [each for each in upsertions if each.user == user]
             try:
                 _check(user, own_deletions, own_upsertions)
-                async with self._one_at_a_time:
-                    await self._alter(user, own_deletions, own_upsertions)
+                await self._alter(user, own_deletions, own_upsertions)
             except BrokerError as error:
                 outcomes[user] = error
             else:
@@ -104,9 +101,7 @@ class UserCredentials:
     async def _alter(
         self, user: str, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
     ) -> None:
-        entity = paths.user_entity(user)
-        with coordinating():
-            config = await self._configs.read(entity)
+        def change(config: dict[str, str]) -> None:
             for deletion in deletions:
                 if config.pop(MECHANISMS[deletion.mechanism], None) is None:
                     raise BrokerError(
@@ -118,19 +113,11 @@ class UserCredentials:
                 config[mechanism] = credential_text(
                     credential_of(mechanism, each.salted_password, each.salt, each.iterations)
                 )
-            await self._write(entity, config)
-        self._credentials.know(user, config)
-        log.info("credentials changed user=%s mechanisms=%s", user, ",".join(sorted(config)))
 
-    async def _write(self, entity: paths.ConfigEntity, config: Mapping[str, str]) -> None:
-        path, data = paths.config_path(entity), layout.encode_config(config)
-        try:
-            await self._coordination.create(path, data, make_parents=True)
-        except NodeExists:
-            await self._coordination.set(path, data)
-        await self._coordination.create(
-            paths.CONFIG_CHANGE, layout.encode_config_change(entity), sequential=True
-        )
+        with coordinating():
+            config = await self._configs.change(paths.user_entity(user), change)
+            await self.refresh(paths.sanitized(user))
+        log.info("credentials changed user=%s mechanisms=%s", user, ",".join(sorted(config)))
 
 
 def _check(user: str, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]) -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from barnabas.server.network.flood_log import FloodLog
+from barnabas.base.flood_log import FloodLog
 
 if TYPE_CHECKING:
     from barnabas.security.tls_listener import TlsListener

@@ -82,6 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         "fetches",
         "host",
         "is_follower",
+        "is_stranger",
         "last_active",
         "listener",
         "meters",
@@ -148,6 +149,8 @@ class Connection(asyncio.BufferedProtocol):
         self.host = ""
         self.port = 0
         self.principal = ANONYMOUS
+        # Until it is authenticated: it uses up no quota of those whose principal is ANONYMOUS.
+        self.is_stranger = False
         self.software = ""
 
     @property

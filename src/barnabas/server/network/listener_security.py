@@ -40,7 +40,7 @@ class CertificateAuthentication:
         try:
             connection.principal = self._tls.principal(certificate)
         except NotMapped as error:
-            connection.close(str(error))
+            connection.close_stranger(str(error))
 
     def end(self) -> None:
         """See `connection_ports.Authentication`."""

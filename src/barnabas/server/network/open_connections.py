@@ -5,12 +5,12 @@ end.
 import asyncio
 from typing import Final
 
+from barnabas.base.flood_log import FloodLog
 from barnabas.base.freed_memory import return_freed_memory
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import NEVER_MS, TimerTask
 from barnabas.server.network.connection import Connection
 from barnabas.server.network.connection_quotas import ConnectionQuotas
-from barnabas.server.network.flood_log import FloodLog
 from barnabas.server.network.request_memory import RequestMemory
 
 # How long a stopping broker waits for clients to read their last responses.

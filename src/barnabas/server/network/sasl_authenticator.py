@@ -98,6 +98,7 @@ class SaslAuthenticator:
 
     def begin(self, connection: "Connection", transport: asyncio.BaseTransport) -> None:
         """See `connection_ports.Authentication`."""
+        connection.is_stranger = True
         connection.serve_with(self, self._ports.max_token_bytes)
         loop = asyncio.get_running_loop()
         self._deadline = loop.call_later(self._ports.timeout_s, self._late, connection)
@@ -258,6 +259,7 @@ class SaslAuthenticator:
         self._on(E.ACCEPTED)
         self._before = (self._mechanism, principal)
         connection.principal = principal
+        connection.is_stranger = False
         connection.serve_with(self._serve, self._ports.max_request_bytes)
         lifetime_ms = self._lifetime_ms(expires_ms)
         if lifetime_ms is None:

@@ -227,7 +227,7 @@ class Dispatch:
     ) -> Message | Awaitable[Message]:
         """The response to what the client has a right to, and the refusal of the rest."""
         throttle, meters = self._throttle, None
-        if throttle is not None and throttle.is_used:
+        if throttle is not None and throttle.is_used and not connection.is_stranger:
             meters = throttle.meters(connection, client_id)
         access: Access = EVERYTHING
         admitted: Message | None = sent

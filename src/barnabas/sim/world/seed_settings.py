@@ -113,6 +113,11 @@ def settings_of(seed: int, duration_s: float | None = None) -> SeedSettings:
     )
 
 
+def has_acls(seed: int) -> bool:
+    """Whether ACLs change in this seed; drawn apart, so that all else stays as it was."""
+    return stream(seed, "has acls").random() < 0.1
+
+
 def stream(seed: int, name: str) -> random.Random:
     """A random stream per use: drawing more from one does not change the others."""
     return random.Random(_number(seed, name))

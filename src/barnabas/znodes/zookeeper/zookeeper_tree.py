@@ -264,6 +264,13 @@ class ZooKeeperSession:
         answers = await self._answer(path, connection, transaction.commit_async)
         return results_of(operations, answers, self._chroot)
 
+    async def protect(self, path: str) -> None:
+        """Give a node that exists the ACL of a new one."""
+        connection = self._connected(path)
+        acl = self._security.acl_of(path)
+        request = partial(connection.client.set_acls_async, self._chroot.full(path), acl)
+        await self._answer(path, connection, request)
+
     # The session
 
     async def renew(self) -> None:
