@@ -171,6 +171,8 @@ def test_replicas_move_by_a_plan_that_was_proposed(
     page.get_by_label("The plan").fill(plan)
     page.get_by_label("Throttle").fill("50000000")
     page.get_by_role("button", name="Start…").click()
+    time.sleep(3)
+    print("DBG", page.url, page.locator("main").inner_text()[:1500])
     page.get_by_text("returns-0: replicas").wait_for()
     person.confirm("Start")
     page.get_by_text("1 partitions are being reassigned.").wait_for()
@@ -188,7 +190,9 @@ def test_a_reassignment_is_cancelled(
     visit: Visit, of_cluster: ConsoleProcess, cluster: Cluster
 ) -> None:
     client = admin.AdminClient({"bootstrap.servers": cluster.bootstrap})
-    client.create_topics([admin.NewTopic("heavy", replica_assignment=[[0, 1]])])["heavy"].result(30)
+    client.create_topics([admin.NewTopic("heavy", 1, replica_assignment=[[0, 1]])])["heavy"].result(
+        30
+    )
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for _ in range(200):
         producer.produce("heavy", os.urandom(20_000), partition=0)

@@ -55,7 +55,7 @@ async def ask(
     received = [{"type": "http.request", "body": body}]
 
     async def receive() -> Any:
-        return received.pop() if received else {"type": "http.disconnect"}
+        return received.pop() if received else await asyncio.Event().wait()  # it stays
 
     async def send(message: Any) -> None:
         sent.append(message)
