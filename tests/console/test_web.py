@@ -213,10 +213,10 @@ def test_a_change_is_carried_out_once_as_it_was_shown(tmp_path: Path) -> None:
         shown = await ask(app, "POST", "/do", browser, {"csrf": csrf, "name": "a", "pass": "word"})
         assert "a 1 happens." in shown.text
         assert "word" not in shown.text.replace("password", "")
-        (plan,) = re.findall(r'name="plan" value="(\w+)"', shown.text)
+        (plan,) = re.findall(r'name="confirmed" value="(\w+)"', shown.text)
         stranger = cookie_of(await ask(app, "GET", "/topics"))
-        assert (await ask(app, "POST", "/do", stranger, {"csrf": csrf, "plan": plan})).status == 403
-        confirmed = {"csrf": csrf, "plan": plan}
+        confirmed = {"csrf": csrf, "confirmed": plan}
+        assert (await ask(app, "POST", "/do", stranger, confirmed)).status == 403
         assert (await ask(app, "POST", "/do", browser, confirmed)).status == 303
         assert (await ask(app, "POST", "/do", browser, confirmed)).status == 409
         assert (decided, done) == (["a"], ["a 1"])
@@ -241,8 +241,8 @@ def test_nothing_is_changed_that_the_audit_log_cannot_record(tmp_path: Path) -> 
         (session,) = state.sessions._sessions.values()
         csrf = state.sessions.token(session)
         shown = await ask(app, "POST", "/do", browser, {"csrf": csrf})
-        (plan,) = re.findall(r'name="plan" value="(\w+)"', shown.text)
-        answer = await ask(app, "POST", "/do", browser, {"csrf": csrf, "plan": plan})
+        (plan,) = re.findall(r'name="confirmed" value="(\w+)"', shown.text)
+        answer = await ask(app, "POST", "/do", browser, {"csrf": csrf, "confirmed": plan})
         assert "audit log cannot be written" in answer.text
         assert done == []
 
