@@ -36,9 +36,10 @@ async def ask(
     headers: Mapping[str, str] = OWN,
     form: Mapping[str, str] | None = None,
     raises: tuple[type[Exception], ...] = (),
+    body: bytes = b"",
 ) -> Answer:
     """The application's answer, as a server passes it on."""
-    body = urlencode(form or {}).encode()
+    body = body or urlencode(form or {}).encode()
     given = {"content-type": "application/x-www-form-urlencoded", **headers}
     path, _, query = url.partition("?")
     scope: dict[str, Any] = {

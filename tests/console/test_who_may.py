@@ -36,6 +36,7 @@ def topic(topic: str, broker: BrokerProcess) -> str:
     return topic
 
 
+@pytest.mark.long  # tests/console/test_web.py has all routes
 def test_a_console_without_write_offers_no_change_and_refuses_all(
     visit: Visit, broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
@@ -48,6 +49,7 @@ def test_a_console_without_write_offers_no_change_and_refuses_all(
         assert "only reads" in answer.text()
 
 
+@pytest.mark.long  # tests/console/test_web.py has all routes
 def test_a_form_without_the_browsers_token_or_from_another_site_changes_nothing(
     visit: Visit, console: ConsoleProcess, topic: str
 ) -> None:
