@@ -96,3 +96,10 @@ def test_offsets_that_are_no_longer_there_are_passed_over(
         (f"where=offset&value={'9' * 5000}&partition=3&limit=1", [(3, 0)]),
     ):
         assert places(read(broker, skewed, query)) == first
+
+
+def test_whoever_may_do_everything_may_alter_the_cluster(broker: BrokerProcess) -> None:
+    async def work(_: Starlette, state: ConsoleState) -> None:
+        assert await state.cluster.client.may_alter()
+
+    served(ConsoleOptions(broker.bootstrap), work)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -82,7 +83,9 @@ def served(
         finally:
             state.close()
 
-    asyncio.run(run())
+    # Playwright's loop runs in this thread while its browser is open.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(run())).result()
 
 
 CHANGES = sorted(
