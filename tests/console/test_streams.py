@@ -80,7 +80,7 @@ def test_a_download_that_cannot_begin_is_a_page_that_says_why(
     broker: BrokerProcess, skewed: str
 ) -> None:
     for query, words in (
-        ("filter=expression&text=open(1)", "functions are"),
+        ("filter=expression&text=open(1)", "Functions are"),
         ("where=time&value=yesterday", "expected milliseconds"),
     ):
         answer = read(broker, skewed, query, "download")
