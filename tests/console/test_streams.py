@@ -1,5 +1,6 @@
 """Streams and downloads of messages from a broker, without a browser."""
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -8,8 +9,11 @@ import pytest
 from confluent_kafka import Producer
 from starlette.applications import Starlette
 
+from barnabas.client.metadata import fields
+from barnabas.console.cluster.console_client import Unreachable
 from barnabas.console.console_options import ConsoleOptions
 from barnabas.console.console_state import ConsoleState
+from barnabas.wire.apis import ApiKey
 from tests.console.test_web import Answer, ask, served
 from tests.support.broker import BrokerProcess
 from tests.support.confluent_client import admin
@@ -103,3 +107,27 @@ def test_whoever_may_do_everything_may_alter_the_cluster(broker: BrokerProcess) 
         assert await state.cluster.client.may_alter()
 
     served(ConsoleOptions(broker.bootstrap), work)
+
+
+def test_a_broker_that_hangs_costs_a_page_its_patience_once(
+    broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.console.cluster.console_client._PATIENCE_S", 0.2)
+
+    async def work(_: Starlette, state: ConsoleState) -> None:
+        client, who = state.cluster.client, fields(include_cluster_authorized_operations=False)
+        await client.view()
+        async with await asyncio.start_server(_hang, "127.0.0.1", 0) as hanging:
+            client._metadata.brokers[7] = hanging.sockets[0].getsockname()[:2]
+            with pytest.raises(Unreachable, match="within"):
+                await client.ask_broker(7, ApiKey.DESCRIBE_CLUSTER, who)
+            with pytest.raises(Unreachable, match="just now"):
+                await client.ask_broker(7, ApiKey.DESCRIBE_CLUSTER, who)
+            await client.ask_broker(0, ApiKey.DESCRIBE_CLUSTER, who)
+
+    served(ConsoleOptions(broker.bootstrap), work)
+
+
+async def _hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+    writer.close()

@@ -101,7 +101,11 @@ class AsyncClient:
             security=self._security,
         )
         if self._negotiate and not self._is_closed:
-            self._versions[address] = await connection.versions(self._request_s)
+            try:
+                self._versions[address] = await connection.versions(self._request_s)
+            except asyncio.CancelledError:
+                connection.close()
+                raise
         if self._is_closed:
             connection.close()
             raise PeerGone(f"{connection.name} closed on our side")
