@@ -112,15 +112,15 @@ def test_whoever_may_do_everything_may_alter_the_cluster(broker: BrokerProcess) 
 def test_a_broker_that_hangs_costs_a_page_its_patience_once(
     broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("barnabas.console.cluster.console_client._PATIENCE_S", 0.2)
-
     async def work(_: Starlette, state: ConsoleState) -> None:
         client, who = state.cluster.client, fields(include_cluster_authorized_operations=False)
         await client.view()
         async with await asyncio.start_server(_hang, "127.0.0.1", 0) as hanging:
             client._metadata.brokers[7] = hanging.sockets[0].getsockname()[:2]
-            with pytest.raises(Unreachable, match="within"):
-                await client.ask_broker(7, ApiKey.DESCRIBE_CLUSTER, who)
+            with monkeypatch.context() as patched:
+                patched.setattr("barnabas.console.cluster.console_client._PATIENCE_S", 0.2)
+                with pytest.raises(Unreachable, match="within"):
+                    await client.ask_broker(7, ApiKey.DESCRIBE_CLUSTER, who)
             with pytest.raises(Unreachable, match="just now"):
                 await client.ask_broker(7, ApiKey.DESCRIBE_CLUSTER, who)
             await client.ask_broker(0, ApiKey.DESCRIBE_CLUSTER, who)
@@ -129,5 +129,7 @@ def test_a_broker_that_hangs_costs_a_page_its_patience_once(
 
 
 async def _hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.read()
-    writer.close()
+    try:
+        await reader.read()
+    finally:
+        writer.close()
