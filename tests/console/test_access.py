@@ -1,25 +1,24 @@
 """The console's door: logins, sessions, and what a stranger can make it keep."""
 
-import contextlib
-import http.client
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
+from starlette.applications import Starlette
 
 from barnabas.base.clock import SystemClock
 from barnabas.base.randomness import Random
 from barnabas.cli.exit_codes import Misused
+from barnabas.cli.main import run
 from barnabas.client.security import SecurityContext
 from barnabas.console.console_command import _security
 from barnabas.console.console_options import ConsoleOptions
+from barnabas.console.console_state import ConsoleState
 from barnabas.console.pages.pipelines_page import _command
 from barnabas.console.pages.sign_in_page import login_properties
 from barnabas.console.web.access import Sessions
 from barnabas.console.web.actions import WrongInput
-from tests.console.conftest import ConsoleProcess, running_console
-from tests.support.broker import BrokerProcess
+from tests.console.test_web import OWN, ask, served
 
 
 def test_a_person_signs_in_as_themselves_also_if_the_console_has_a_jaas_config() -> None:
@@ -60,29 +59,42 @@ def test_an_archive_stays_below_the_directory_of_pipelines(topic: str, tmp_path:
         _command(page, "archive", {"topic": topic})
 
 
-def test_a_stranger_sends_no_form_that_fills_the_memory(broker: BrokerProcess) -> None:
-    with (
-        running_console(broker.bootstrap, password="secret") as console,
-        contextlib.closing(_connected(console)) as connection,
-    ):
-        headers = {"Content-Type": "application/x-www-form-urlencoded"}
-        connection.request("POST", "/sign-in", b"password=" + b"x" * 10_000_000, headers)
-        with connection.getresponse() as response:
-            assert response.status == 400
+def test_a_session_that_nobody_uses_ends_after_hours() -> None:
+    class Hours:
+        hours = 0
+
+        def now_ms(self) -> int:
+            return self.hours * 3_600_000
+
+    clock = Hours()
+    sessions = Sessions(Random(), clock)
+    cookies = {sessions.cookie: sessions.begin().id}
+    for clock.hours in (11, 22):  # each use counts
+        assert sessions.find(cookies) is not None
+    clock.hours = 35
+    assert sessions.find(cookies) is None
 
 
-def test_a_stranger_uploads_no_file(broker: BrokerProcess) -> None:
-    part = b'Content-Disposition: form-data; name="f"; filename="f"'
-    body = b"--b\r\n" + part + b"\r\n\r\nxxx\r\n--b--\r\n"
-    with (
-        running_console(broker.bootstrap, password="secret") as console,
-        contextlib.closing(_connected(console)) as connection,
-    ):
-        headers = {"Content-Type": "multipart/form-data; boundary=b"}
-        connection.request("POST", "/sign-in", body, headers)
-        with connection.getresponse() as response:
-            assert response.status == 400
+def test_one_door_is_enough(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BARNABAS_CONSOLE_PASSWORD", "sesame")
+    assert run(["console", "--listen", "127.0.0.1:0", "--user-header", "X-Person"]) == 2
+    assert "only one of them would be asked for" in capfd.readouterr().err
 
 
-def _connected(console: ConsoleProcess) -> http.client.HTTPConnection:
-    return http.client.HTTPConnection(urlsplit(console.url).netloc, timeout=30)
+URLENCODED = "application/x-www-form-urlencoded"
+UPLOAD = b'--b\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\nxxx\r\n--b--\r\n'
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [(URLENCODED, b"password=" + b"x" * 10_000_000), ("multipart/form-data; boundary=b", UPLOAD)],
+    ids=["long", "file"],
+)
+def test_a_stranger_sends_nothing_that_fills_memory_or_disk(kind: str, body: bytes) -> None:
+    async def work(app: Starlette, _: ConsoleState) -> None:
+        headers = {**OWN, "content-type": kind}
+        assert (await ask(app, "POST", "/sign-in", headers, body=body)).status == 400
+
+    served(ConsoleOptions("127.0.0.1:1", password="secret"), work)

@@ -1,5 +1,6 @@
 """The console of a cluster with 10,000 topics and 50,000 partitions: quick, and small."""
 
+import contextlib
 import os
 import time
 import urllib.request
@@ -12,6 +13,7 @@ import pytest
 from tests.console.conftest import ConsoleProcess, running_console
 from tests.support.broker import BrokerProcess
 from tests.support.confluent_client import admin
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 TOPICS = 10_000
@@ -42,6 +44,13 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
         broker.kill()  # fifty thousand logs take long to close
 
 
+def is_idle(console: ConsoleProcess) -> bool:
+    """True if it used no processor for longer than the pause between two looks."""
+    used = processor_s(console.pid)
+    time.sleep(3)
+    return processor_s(console.pid) - used < 0.02
+
+
 class Cost(NamedTuple):
     """The processor time of the console, which other programs do not lengthen, and the clock's."""
 
@@ -49,11 +58,11 @@ class Cost(NamedTuple):
     clock_s: float
 
 
-def cost(console: ConsoleProcess, path: str) -> Cost:
+def cost(console: ConsoleProcess, path: str, words: str) -> Cost:
     began, used = time.monotonic(), processor_s(console.pid)
     with urllib.request.urlopen(f"{console.url}{path}", timeout=120) as answer:
         assert answer.status == 200
-        assert "does not answer" not in answer.read().decode()
+        assert words in answer.read().decode()
     return Cost(processor_s(console.pid) - used, time.monotonic() - began)
 
 
@@ -69,30 +78,48 @@ def memory_mb(pid: int) -> float:
     return int(line.split()[1]) / 1024
 
 
-PAGES = (
-    "",
-    "topics",
-    "topics?q=topic-07",
-    "topics?page=300",
-    "topics/topic-09999",
-    "groups",
-    "cluster",
-)
+# Pages, and what they say if they show the cluster.
+PAGES = {
+    "": "50,000 partitions",
+    "topics": "10,000 topics",
+    "topics?q=topic-07": "1,000 topics",
+    "topics?page=300": "page 300 of 400",
+    "topics/topic-09999": "Leader epoch",
+    "groups": "No groups yet",
+    "cluster": "Log directories",
+}
+AGAIN = 5
+
+
+@contextlib.contextmanager
+def watching(console: ConsoleProcess) -> Iterator[None]:
+    """A person has the overview open: the console watches the cluster."""
+    request = urllib.request.Request(console.url, headers={"Accept": "text/event-stream"})
+    with urllib.request.urlopen(request, timeout=120) as events:
+        assert events.readline() == b"event: live\n"
+        yield
 
 
 def test_pages_of_ten_thousand_topics_are_quick_and_small(many: ConsoleProcess) -> None:
     idle = processor_s(many.pid)
-    first = cost(many, "topics")
-    cost(many, "groups")  # modules are loaded
-    found = {path: min(cost(many, path) for _ in range(3)) for path in PAGES}
-    print(f"before {idle:.2f} s, first page {first}, then {found}, {memory_mb(many.pid):.0f} MB")
+    first = cost(many, "topics", "10,000 topics")
+    cost(many, "groups", "No groups yet")  # modules are loaded
+    found = {path: [cost(many, path, words) for _ in range(AGAIN)] for path, words in PAGES.items()}
+    with watching(many):
+        for path, words in PAGES.items():
+            cost(many, path, words)
+    most = {path: max(each.processor_s for each in costs) for path, costs in found.items()}
+    least = {path: round(min(each.clock_s for each in costs), 3) for path, costs in found.items()}
+    print(f"before {idle:.2f} s, first page {first}, then at most {most} of the processor,")
+    print(f"at least {least} by the clock, {memory_mb(many.pid):.0f} MB")
     assert first.processor_s <= FIRST_PAGE_S
-    assert all(each.processor_s <= REQUEST_S for each in found.values()), found
+    assert max(most.values()) <= REQUEST_S, most
     assert memory_mb(many.pid) <= MEMORY_MB
 
 
 def test_nothing_is_asked_of_the_cluster_while_nobody_looks(many: ConsoleProcess) -> None:
     """The console is idle: a request to the cluster would cost it time."""
+    until(lambda: is_idle(many), "the watch of the cluster ends with the last page", 60)
     used = processor_s(many.pid)
     deadline = time.monotonic() + IDLE_S
     while time.monotonic() < deadline:

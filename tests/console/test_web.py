@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -36,9 +37,10 @@ async def ask(
     headers: Mapping[str, str] = OWN,
     form: Mapping[str, str] | None = None,
     raises: tuple[type[Exception], ...] = (),
+    body: bytes = b"",
 ) -> Answer:
     """The application's answer, as a server passes it on."""
-    body = urlencode(form or {}).encode()
+    body = body or urlencode(form or {}).encode()
     given = {"content-type": "application/x-www-form-urlencoded", **headers}
     path, _, query = url.partition("?")
     scope: dict[str, Any] = {
@@ -55,7 +57,7 @@ async def ask(
     received = [{"type": "http.request", "body": body}]
 
     async def receive() -> Any:
-        return received.pop() if received else {"type": "http.disconnect"}
+        return received.pop() if received else await asyncio.Event().wait()  # it stays
 
     async def send(message: Any) -> None:
         sent.append(message)
@@ -81,7 +83,9 @@ def served(
         finally:
             state.close()
 
-    asyncio.run(run())
+    # Playwright's loop runs in this thread while its browser is open.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(run())).result()
 
 
 CHANGES = sorted(
@@ -213,10 +217,10 @@ def test_a_change_is_carried_out_once_as_it_was_shown(tmp_path: Path) -> None:
         shown = await ask(app, "POST", "/do", browser, {"csrf": csrf, "name": "a", "pass": "word"})
         assert "a 1 happens." in shown.text
         assert "word" not in shown.text.replace("password", "")
-        (plan,) = re.findall(r'name="plan" value="(\w+)"', shown.text)
+        (plan,) = re.findall(r'name="confirmed" value="(\w+)"', shown.text)
         stranger = cookie_of(await ask(app, "GET", "/topics"))
-        assert (await ask(app, "POST", "/do", stranger, {"csrf": csrf, "plan": plan})).status == 403
-        confirmed = {"csrf": csrf, "plan": plan}
+        confirmed = {"csrf": csrf, "confirmed": plan}
+        assert (await ask(app, "POST", "/do", stranger, confirmed)).status == 403
         assert (await ask(app, "POST", "/do", browser, confirmed)).status == 303
         assert (await ask(app, "POST", "/do", browser, confirmed)).status == 409
         assert (decided, done) == (["a"], ["a 1"])
@@ -241,8 +245,8 @@ def test_nothing_is_changed_that_the_audit_log_cannot_record(tmp_path: Path) -> 
         (session,) = state.sessions._sessions.values()
         csrf = state.sessions.token(session)
         shown = await ask(app, "POST", "/do", browser, {"csrf": csrf})
-        (plan,) = re.findall(r'name="plan" value="(\w+)"', shown.text)
-        answer = await ask(app, "POST", "/do", browser, {"csrf": csrf, "plan": plan})
+        (plan,) = re.findall(r'name="confirmed" value="(\w+)"', shown.text)
+        answer = await ask(app, "POST", "/do", browser, {"csrf": csrf, "confirmed": plan})
         assert "audit log cannot be written" in answer.text
         assert done == []
 

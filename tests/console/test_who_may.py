@@ -36,6 +36,7 @@ def topic(topic: str, broker: BrokerProcess) -> str:
     return topic
 
 
+@pytest.mark.long  # tests/console/test_web.py has all routes
 def test_a_console_without_write_offers_no_change_and_refuses_all(
     visit: Visit, broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
@@ -48,6 +49,7 @@ def test_a_console_without_write_offers_no_change_and_refuses_all(
         assert "only reads" in answer.text()
 
 
+@pytest.mark.long  # tests/console/test_web.py has all routes
 def test_a_form_without_the_browsers_token_or_from_another_site_changes_nothing(
     visit: Visit, console: ConsoleProcess, topic: str
 ) -> None:
@@ -151,7 +153,8 @@ def test_a_person_signs_in_as_themselves_and_the_cluster_decides(
     certificates = make_certificates(tmp_path / "ca")
     with running(tmp_path, certificates, guarded) as broker:
         at = broker.at("SASL_PLAINTEXT")
-        with running_console(at, "--write", "--sign-in=PLAIN") as console:
+        options = ("--write", "--sign-in=PLAIN", f"--pipelines={tmp_path}")
+        with running_console(at, *options) as console:
             ada = visit(at=console)
             page = ada.open("topics", "Sign in")
             _sign_in(ada, "admin", "wrong")
@@ -172,9 +175,23 @@ def test_a_person_signs_in_as_themselves_and_the_cluster_decides(
             page.get_by_role("button", name="Create…").click()
             alice.confirm("Create")
             page.get_by_text(re.compile("failed: .*authoriz")).wait_for()
+            assert _answer_to_archive(alice, console).count("does not allow alice to alter it") == 1
+            assert _answer_to_archive(ada, console).count("This machine runs") == 1
             page.get_by_role("button", name="Sign out").click()
             page.get_by_role("heading", name="Sign in").wait_for()
             alice.check()
+
+
+def _answer_to_archive(person: Visitor, console: ConsoleProcess) -> str:
+    """What the console says before it starts a process on its machine."""
+    token = person.page.locator("input[name=csrf]").first
+    person.open("pipelines", "Pipelines")
+    form: dict[str, str | float | bool] = {
+        "csrf": token.get_attribute("value") or "",
+        "kind": "archive",
+        "topic": "ours",
+    }
+    return person.page.request.post(f"{console.url}pipelines/start", form=form).text()
 
 
 def _sign_in(person: Visitor, name: str, password: str) -> None:

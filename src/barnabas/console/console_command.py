@@ -165,6 +165,14 @@ def _proxies(addresses: list[str]) -> tuple[str, ...]:
 def _check_door(options: "ConsoleOptions") -> None:
     from barnabas.console.web.access import is_loopback
 
+    doors = {
+        "a password": options.password,
+        "--user-header": options.user_header,
+        "--sign-in": options.sasl_mechanism,
+    }
+    chosen = [name for name, value in doors.items() if value]
+    if len(chosen) > 1:
+        raise Misused(f"{' and '.join(chosen)}: only one of them would be asked for; choose one")
     if is_loopback(options.host):
         return
     if not (options.password or options.user_header or options.sasl_mechanism):

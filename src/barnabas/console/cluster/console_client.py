@@ -28,6 +28,8 @@ _ROUND_TRIPS: Final = 50
 _BROKERS: Final = 1
 _ALTER: Final = 7
 _READ_UNCOMMITTED: Final = 0
+_PATIENCE_S: Final = 5
+_SILENT_S: Final = 10.0
 _RETRIED: Final = (
     ErrorCode.not_leader_or_follower,
     ErrorCode.leader_not_available,
@@ -80,6 +82,8 @@ class ConsoleClient(RawClient):
         # Barnabas describes its controller; None until it was asked.
         self.is_barnabas: bool | None = None
         self._apis: dict[int, frozenset[int]] = {}
+        # Until when brokers that did not answer are not asked again.
+        self._silent_until_s: dict[int, float] = {}
 
     async def view(self) -> ClusterView:
         """The brokers and the controller now."""
@@ -109,15 +113,34 @@ class ConsoleClient(RawClient):
             raise Unreachable(_plain(str(failure))) from None
 
     async def ask_broker(self, broker: int, key: ApiKey, request: Message) -> Message:
-        """The response of one broker whose address is known. Raises ClusterFailed."""
+        """The response of one broker. Raises ClusterFailed.
+
+        A broker that hangs costs a page some seconds once, not for each of its requests.
+        """
         loop = asyncio.get_running_loop()
+        if self.is_silent(broker):
+            raise Unreachable(f"broker {broker} did not answer just now")
         if broker not in self._metadata.brokers:
             await self.view()
         began = loop.time()
-        answer = await self.checked(self._run(self._metadata.ask(broker, key, request)))
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                answer = await self.checked(self._run(self._metadata.ask(broker, key, request)))
+        except TimeoutError:
+            self.note_silence(broker)
+            raise Unreachable(f"broker {broker} did not answer within {_PATIENCE_S} s") from None
         trips = self._round_trips.setdefault(broker, deque(maxlen=_ROUND_TRIPS))
         trips.append(loop.time() - began)
         return answer
+
+    def is_silent(self, broker: int) -> bool:
+        """True if the broker did not answer a short time ago."""
+        now = asyncio.get_running_loop().time()
+        return now < self._silent_until_s.get(broker, float("-inf"))
+
+    def note_silence(self, broker: int) -> None:
+        """The broker did not answer a request."""
+        self._silent_until_s[broker] = asyncio.get_running_loop().time() + _SILENT_S
 
     def round_trip_ms(self, broker: int) -> float | None:
         """The median of this console's last requests to a broker."""

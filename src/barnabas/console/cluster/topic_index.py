@@ -24,7 +24,7 @@ from barnabas.wire.apis import ApiKey
 from barnabas.wire.varint import Truncated, read_uvarint, skip_tags
 
 _VERSION: Final = 12
-_TIMEOUT_S: Final = 20.0
+_TIMEOUT_S: Final = 10.0
 _QUICK_S: Final = 0.15  # a refresh that takes no longer is waited for
 _FRESH_S: Final = 0.5
 _STALE_S: Final = 3.0
@@ -269,7 +269,7 @@ class TopicIndexCache:
     async def _ask(self, view: ClusterView) -> memoryview:
         request = fields(topics=None, allow_auto_topic_creation=False)
         why = ClusterFailed("no broker is in the cluster")
-        for broker in view.brokers:
+        for broker in sorted(view.brokers, key=lambda each: self._client.is_silent(each.id)):
             try:
                 return await self._client.exchange(
                     (broker.host, broker.port),
@@ -279,6 +279,7 @@ class TopicIndexCache:
                     _TIMEOUT_S,
                 )
             except ClusterFailed as failure:
+                self._client.note_silence(broker.id)
                 why = failure
         raise why
 

@@ -54,6 +54,7 @@
       chart?.destroy();
       drawn.delete(element);
       element.replaceChildren();
+      element.classList.toggle("waiting", data[0].length < 2);
       if (data[0].length < 2) { element.textContent = element.dataset.empty || ""; continue; }
       const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
       drawn.set(element, new uPlot({

@@ -59,8 +59,8 @@ def action(path: str, name: str, decide: Decide) -> Route:
         form = {key: value for key, value in posted.items() if isinstance(value, str)}
         if not page.state.sessions.is_token(page.session, form.get("csrf", "")):
             return _refuse(page, _TOO_OLD, 403)
-        if "plan" in form:
-            plan = page.session.plans.pop(form["plan"], None)
+        if "confirmed" in form:
+            plan = page.session.plans.pop(form["confirmed"], None)
             return await _carry_out(page, name, plan) if plan else _refuse(page, _DONE, 409)
         try:
             plan = await decide(page, form)

@@ -67,6 +67,11 @@ def query(**values: object) -> str:
     return f"?{urlencode(given)}"
 
 
+def breakable(name: str) -> Markup:
+    """A config's name, which may break after its dots."""
+    return Markup(".<wbr>").join(name.split("."))
+
+
 def ids(brokers: object) -> str:
     """Brokers as `1, 2, 3`."""
     return ", ".join(map(str, brokers)) if isinstance(brokers, list | tuple) else str(brokers)
@@ -86,6 +91,7 @@ def _environment() -> Environment:
         "duration": duration,
         "moment": moment,
         "ids": ids,
+        "breakable": breakable,
         "json": lambda value: json.dumps(value, separators=(",", ":")),
     }
     environment.globals |= {"query": query, "assets": _fingerprint()}
