@@ -9,12 +9,23 @@ import pytest
 
 from tests.spark.commands import barnabas
 from tests.spark.conftest import Fill, create_topic, make_again, produce
-from tests.spark.test_table_run import SOME, Table, arrow, by_offset, parquet, rows, summary, table
+from tests.spark.test_table_run import (
+    FORMATS,
+    Table,
+    arrow,
+    by_offset,
+    parquet,
+    rows,
+    summary,
+    table,
+)
 from tests.spark.test_table_view import View, view
 from tests.support.broker import BrokerProcess
 from tests.support.confluent_client import admin
 
 __all__ = ["table", "view"]
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1_800)]
 
 Read = Callable[..., Any]
 MICROSECONDS: Final = 1_700_000_000_000_000  # as a timestamp in milliseconds: the year 55,840
@@ -30,7 +41,7 @@ def all_rows(format: str, path: Path) -> list[dict[str, Any]]:
     return by_offset(found.drop_columns(["timestamp"]))
 
 
-@pytest.mark.parametrize("format", SOME)
+@pytest.mark.parametrize("format", FORMATS)
 def test_no_name_type_or_time_stops_a_table_whose_fields_are_inferred(
     format: str, fill: Fill, table: Table, view: View, read: Read, served: BrokerProcess,
     topic: str, tmp_path: Path,
@@ -65,7 +76,7 @@ def test_no_name_type_or_time_stops_a_table_whose_fields_are_inferred(
 TEXTS: Final = ("a/b", "50%", "x=y", " ", None, "ü", "[a]", "{b}", "a:b", "a#?b", "a%2Fb", "\\*'")
 
 
-@pytest.mark.parametrize("format", SOME)
+@pytest.mark.parametrize("format", FORMATS)
 def test_any_text_is_a_partition_of_a_table_wherever_it_is(
     format: str, fill: Fill, table: Table, served: BrokerProcess, topic: str, tmp_path: Path,
     spark: Any,
