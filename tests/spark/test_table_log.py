@@ -1,6 +1,9 @@
 """The logs of tables without Spark: many commits stay small, merges are bounded."""
 
+import errno
+import os
 import re
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,11 +16,18 @@ from pyiceberg.table import StaticTable
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas.cli.exit_codes import CommandFailed, Misused
+from barnabas.spark.table.table_run import commit
 from barnabas.spark.table.table_upkeep import FILES_OF_A_TIER, decide_merges
 from barnabas.spark.table_log import iceberg_log
 from barnabas.spark.table_log.table_directory import TableDirectory
 from barnabas.spark.table_log.table_file import TableFile, read_footer, total_rows
-from barnabas.spark.table_log.table_log import TableChange, TableLog, open_log
+from barnabas.spark.table_log.table_log import (
+    CommitConflict,
+    TableChange,
+    TableLog,
+    TableSnapshot,
+    open_log,
+)
 from barnabas.spark.table_log.table_state import CoveredPartition, TableDefinition, TableState
 from tests.spark.test_value_types import spark_type
 
@@ -224,3 +234,32 @@ def test_a_path_may_have_spaces_but_nothing_that_is_read_in_two_ways(tmp_path: P
     for odd in "%#?*[]{}":
         with pytest.raises(Misused, match=re.escape(f"must not contain {odd}")):
             TableDirectory(f"{tmp_path}/a{odd}b")
+
+
+def test_a_commit_that_was_made_though_it_failed_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a checkpoint after it fails, or its answer is lost."""
+    directory = TableDirectory(str(tmp_path))
+    log = open_log(directory, "parquet")
+    add(log, directory, tmp_path, 0)
+    base, [file] = log.load(), log.files()
+    assert base is not None
+    real = log.commit
+
+    def failing(at: TableSnapshot | None, change: TableChange) -> None:
+        real(at, change)
+        raise CommitConflict("the answer is lost")
+
+    monkeypatch.setattr(log, "commit", failing)
+    change = TableChange(base.state.next(), base.schema, [replace(file, path="another.parquet")])
+    assert commit(log, base, change).state == change.state
+    assert len(log.files()) == 2
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    with (
+        pytest.raises(CommandFailed, match=f"^{tmp_path}: No space left on device$"),
+        TableDirectory(str(tmp_path)).failures(),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
