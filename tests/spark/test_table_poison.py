@@ -21,6 +21,7 @@ from tests.spark.test_table_run import (
 )
 from tests.spark.test_table_view import View, view
 from tests.support.broker import BrokerProcess
+from tests.support.cluster import until
 from tests.support.confluent_client import admin
 
 __all__ = ["table", "view"]
@@ -127,3 +128,22 @@ def test_dead_letters_go_on_beside_those_of_others_and_in_a_topic_made_again(
     produce(served.bootstrap, topic, [{"value": "worse"}])
     assert summary(table("delta", *schema))["deadLetters"] == 1
     assert [bytes(row.value) for row in read(subscribe=dead).collect()] == [b"worse"]
+
+
+@pytest.mark.parametrize("options", [(), ("--upsert",)], ids=["append", "upsert"])
+def test_an_audit_passes_though_compaction_took_records_that_the_table_has(
+    options: tuple[str, ...], table: Table, read: Read, served: BrokerProcess, topic: str,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    create_topic(
+        served.bootstrap, topic, 1,
+        cleanup_policy="compact", segment_ms="1", min_cleanable_dirty_ratio="0.0",
+    )  # fmt: skip
+    produce(served.bootstrap, topic, [{"key": "a", "value": "1"}, {"key": "b", "value": "2"}])
+    assert summary(table("delta", *options))["rows"] == 2
+    for value in ("3", "4", "5"):  # each begins a segment
+        produce(served.bootstrap, topic, [{"key": "a", "value": value}])
+    until(lambda: read().where("offset = 0").isEmpty(), "compaction", 120)
+    ended = barnabas("pipeline", "audit", "--table", tmp_path / "table", "-b", served.bootstrap)
+    assert ended.code == 0, ended
+    assert f"{topic} is compacted" in ended.out
