@@ -1,6 +1,9 @@
 """The logs of tables without Spark: many commits stay small, merges are bounded."""
 
+import errno
+import os
 import re
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,11 +16,18 @@ from pyiceberg.table import StaticTable
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas.cli.exit_codes import CommandFailed, Misused
+from barnabas.spark.table.table_run import commit
 from barnabas.spark.table.table_upkeep import FILES_OF_A_TIER, decide_merges
 from barnabas.spark.table_log import iceberg_log
 from barnabas.spark.table_log.table_directory import TableDirectory
 from barnabas.spark.table_log.table_file import TableFile, read_footer, total_rows
-from barnabas.spark.table_log.table_log import TableChange, TableLog, open_log
+from barnabas.spark.table_log.table_log import (
+    CommitConflict,
+    TableChange,
+    TableLog,
+    TableSnapshot,
+    open_log,
+)
 from barnabas.spark.table_log.table_state import CoveredPartition, TableDefinition, TableState
 from tests.spark.test_value_types import spark_type
 
@@ -134,10 +144,12 @@ def test_a_directory_with_data_of_others_does_not_become_a_table(tmp_path: Path)
         open_log(directory, "iceberg").load()
 
 
-def write(folder: Path, log: TableLog, schema: Any, number: int, row: Any) -> None:
-    """Commit a file with one row of this schema."""
-    path = f"{log.data_prefix}{number:08}-0123abcd-0000.parquet"
-    (folder / path).parent.mkdir(exist_ok=True)
+def write(
+    folder: Path, log: TableLog, schema: Any, number: int, row: Any, partition: str = ""
+) -> None:
+    """Commit a file with one row of this schema; `partition` is its directory."""
+    path = f"{log.data_prefix}{partition}/{number:08}-0123abcd-0000.parquet".lstrip("/")
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
     arrow = to_arrow_schema(schema, timezone="UTC")
     columns = [pa.array([value], field.type) for value, field in zip(row, arrow, strict=True)]
     parquet.write_table(pa.Table.from_arrays(columns, schema=arrow), folder / path)
@@ -145,8 +157,12 @@ def write(folder: Path, log: TableLog, schema: Any, number: int, row: Any) -> No
         TableDirectory(str(folder))._fs, str(folder), path, (folder / path).stat().st_size
     )
     base = log.load()
-    state = (base.state if base else TableState(TableDefinition("t"))).next()
-    log.commit(base, TableChange(state, schema.jsonValue(), [file]))
+    by = tuple(part.partition("=")[0] for part in partition.split("/") if part)
+    state = (base.state if base else TableState(TableDefinition("t", partition_by=by))).next()
+    whole = schema
+    for name in by:
+        whole = whole.add(name, "string")
+    log.commit(base, TableChange(state, whole.jsonValue(), [file]))
 
 
 def by_others(format: str, folder: Path) -> Any:
@@ -172,6 +188,24 @@ def test_values_beyond_what_python_or_json_can_hold_have_no_bounds(
     assert file.bounds.keys() & {"at", "day", "x"} == set()
     if format != "parquet":
         assert by_others(format, tmp_path)["n"].to_pylist() == [5]
+
+
+@pytest.mark.parametrize("format", ["delta", "parquet"])
+def test_files_in_directories_of_any_name_are_replaced(format: str, tmp_path: Path) -> None:
+    """Delta's log has their paths as parts of a URI."""
+    log = open_log(TableDirectory(str(tmp_path)), format)
+    names = ["p=a%2Fb", "p= ", "p=ü", "p=50%25", "p={b}"]
+    for number, name in enumerate(names, 1):
+        write(tmp_path, log, spark_type(("n", pa.int32())), number, (number,), name)
+    found = log.files()
+    assert {file.path.rpartition("/")[0] for file in found} == set(names)
+    base = log.load()
+    assert base is not None
+    log.commit(base, TableChange(base.state.next(), base.schema, removed=found[1:]))
+    [left] = log.files()
+    assert left == found[0]
+    if format == "delta":
+        assert by_others(format, tmp_path).num_rows == 1
 
 
 @pytest.mark.parametrize("format", ["delta", "iceberg"])
@@ -200,3 +234,32 @@ def test_a_path_may_have_spaces_but_nothing_that_is_read_in_two_ways(tmp_path: P
     for odd in "%#?*[]{}":
         with pytest.raises(Misused, match=re.escape(f"must not contain {odd}")):
             TableDirectory(f"{tmp_path}/a{odd}b")
+
+
+def test_a_commit_that_was_made_though_it_failed_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a checkpoint after it fails, or its answer is lost."""
+    directory = TableDirectory(str(tmp_path))
+    log = open_log(directory, "parquet")
+    add(log, directory, tmp_path, 0)
+    base, [file] = log.load(), log.files()
+    assert base is not None
+    real = log.commit
+
+    def failing(at: TableSnapshot | None, change: TableChange) -> None:
+        real(at, change)
+        raise CommitConflict("the answer is lost")
+
+    monkeypatch.setattr(log, "commit", failing)
+    change = TableChange(base.state.next(), base.schema, [replace(file, path="another.parquet")])
+    assert commit(log, base, change).state == change.state
+    assert len(log.files()) == 2
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    with (
+        pytest.raises(CommandFailed, match=f"^{tmp_path}: No space left on device$"),
+        TableDirectory(str(tmp_path)).failures(),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

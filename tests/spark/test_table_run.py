@@ -22,6 +22,7 @@ from barnabas.spark.table_log.table_directory import TableDirectory
 from barnabas.spark.table_log.table_log import CommitConflict, TableChange, open_log
 from tests.spark.commands import Ended, barnabas
 from tests.spark.conftest import Fill, produce
+from tests.spark.test_table_log import add
 from tests.support.broker import BrokerProcess
 
 Table = Callable[..., Ended]
@@ -233,11 +234,12 @@ def test_dead_letters_are_written_once_though_the_run_ended_before_its_commit(
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_of_two_writers_one_wins_and_the_other_says_so(
-    format: str, fill: Fill, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    format: str, table: Table, tmp_path: Path
 ) -> None:
-    fill([{"value": f"v{n}"} for n in range(6)])
-    assert summary(table(format, "--step", 3))["rows"] == 6
-    log = open_log(TableDirectory(str(tmp_path / "table")), format)
+    (tmp_path / "table").mkdir()
+    directory = TableDirectory(str(tmp_path / "table"))
+    log = open_log(directory, format)
+    add(log, directory, tmp_path / "table", 0)
     base = log.load()
     assert base is not None
     log.commit(base, TableChange(base.state.next(), base.schema))
@@ -245,7 +247,7 @@ def test_of_two_writers_one_wins_and_the_other_says_so(
         log.commit(base, TableChange(base.state.next(), base.schema))
     with pytest.raises(CommandFailed, match="another writer has committed"):
         commit(log, base, TableChange(base.state.next(rows=99), base.schema))
-    with TableDirectory(str(tmp_path / "table")).locked():
+    with directory.locked():
         assert "another process is writing" in table(format).err
 
 

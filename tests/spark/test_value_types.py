@@ -29,6 +29,7 @@ from barnabas.spark.source.protobuf_values import message_type
 from barnabas.spark.source.registry_schemas import avro_type, json_type
 from barnabas.spark.source.registry_values import plain
 from barnabas.spark.source.value_columns import value_columns
+from barnabas.spark.source.value_decoder import DecodedBatches, ValueOptions
 from barnabas.spark.source.value_types import Array, Struct
 from barnabas.spark.table.table_schema import _differ_by_case, _grown, _known
 from barnabas.spark.table_log.table_state import TableDefinition
@@ -122,3 +123,18 @@ def test_bytes_that_are_no_avro_are_bad_values_and_never_an_error() -> None:
     assert len(array) == len(values)
     assert 0 in bad
     assert str(plain({"at": time(1, 2)})["at"]) == "01:02:00"
+
+
+def test_the_reason_of_a_large_value_is_short() -> None:
+    """It goes into a header of the dead letter, which must not be larger than a record may be."""
+    options = ValueOptions.of({"value.format": "json", "value.schema": "d", "value.errors": "keep"})
+    assert options is not None
+    struct = StructType([StructField("d", DateType())])
+    kinds = {"offset": pa.int64(), "value": pa.struct([("d", pa.date32())]),
+             "rawValue": pa.binary(), "valueError": pa.string()}  # fmt: skip
+    value = json.dumps({"d": "x" * 100_000}).encode()
+    batch = pa.record_batch({"offset": [0], "value": pa.array([value], pa.binary())})
+    [row] = DecodedBatches(options, pa.schema(kinds), struct).decoded(batch).to_pylist()
+    assert row["rawValue"] == value
+    assert row["valueError"].startswith("the value does not fit the schema: Failed to parse")
+    assert len(row["valueError"]) < 1000

@@ -75,6 +75,16 @@ class DataDirectory(Directory):
         finally:
             os.close(lock)
 
+    @contextlib.contextmanager
+    def failures(self) -> Iterator[None]:
+        """Turn errors of the file system, such as a full disk, into CommandFailed."""
+        try:
+            yield
+        except BrokenPipeError:  # of the terminal
+            raise
+        except OSError as error:
+            raise CommandFailed(f"{self}: {error.strerror or error}") from None
+
     def _data_files(self, below: str) -> list[tuple[str, int]]:
         fs: Any = import_module("pyarrow.fs")
         directory = self._path(below)

@@ -1,9 +1,11 @@
 """The registry with confluent-kafka's own clients, over a real broker."""
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -71,6 +73,26 @@ def test_a_registry_that_starts_again_has_all_of_the_topic(
     with pytest.raises(SchemaRegistryError, match="not found"):
         client.get_versions(topic)
     assert second > first
+
+
+def test_the_id_of_a_schema_that_is_gone_is_not_given_again(
+    url: str, clients: Clients, broker: BrokerProcess, topic: str
+) -> None:
+    """Values in topics still begin with it."""
+    client, mine = clients(url), {**ID, "doc": topic}
+    gone = client.register_schema(topic, Schema(record(mine)))
+    for permanent in (False, True):
+        client.delete_subject(topic, permanent)
+    with serving(broker.bootstrap) as other:
+        assert clients(other).register_schema(topic, Schema(record(mine, NAME))) > gone
+
+
+def test_the_text_of_a_schema_is_served_by_itself(url: str, clients: Clients, topic: str) -> None:
+    number = clients(url).register_schema(topic, Schema(record(ID)))
+    with urlopen(f"{url}/schemas/ids/{number}/schema") as response:
+        assert json.load(response) == json.loads(record(ID))
+    proto = Registered(base64.b64encode(b"\n\x01a").decode(), "PROTOBUF")
+    assert proto.plain == proto.text
 
 
 def test_an_incompatible_or_invalid_schema_is_refused(

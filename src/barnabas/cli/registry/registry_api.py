@@ -54,7 +54,7 @@ class RegistryApi:
         return self._by_id(number)[0].schema.to_json()
 
     def schema_text(self, number: str, body: Body, query: Body) -> Any:
-        return json.loads(self._by_id(number)[0].schema.text)
+        return self._by_id(number)[0].schema.plain
 
     def schema_versions(self, number: str, body: Body, query: Body) -> Any:
         return [
@@ -84,7 +84,7 @@ class RegistryApi:
         return self._store.state.version(subject, number).to_json()
 
     def version_text(self, subject: str, number: str, body: Body, query: Body) -> Any:
-        return json.loads(self._store.state.version(subject, number).schema.text)
+        return self._store.state.version(subject, number).schema.plain
 
     def register(self, subject: str, body: Body, query: Body) -> Any:
         schema = _schema(body)

@@ -1,8 +1,9 @@
 """`barnabas registry`: serves the registry over HTTP until it is stopped."""
 
 import json
+import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -82,8 +83,15 @@ def serve(api: "RegistryApi", address: tuple[str, int]) -> ThreadingHTTPServer:
         def log_message(self, format: str, *args: object) -> None:
             """Nothing per request."""
 
+    class Server(ThreadingHTTPServer):
+        """A client that goes away before its answer leaves no traceback."""
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            if not isinstance(sys.exception(), ConnectionError):
+                super().handle_error(request, client_address)
+
     try:
-        return ThreadingHTTPServer(address, Handler)
+        return Server(address, Handler)
     except OSError as error:
         raise CommandFailed(
             f"cannot listen on {address[0]}:{address[1]}: {error.strerror or error}"

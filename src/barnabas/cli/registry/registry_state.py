@@ -49,6 +49,11 @@ class Schema:
         except ValueError:
             return self.text, self.type, self.references
 
+    @property
+    def plain(self) -> Any:
+        """The schema itself: a text for Protobuf, else its JSON."""
+        return self.text if self.type == "PROTOBUF" else json.loads(self.text)
+
     def to_json(self) -> dict[str, Any]:
         found: dict[str, Any] = {"schema": self.text}
         if self.type != "AVRO":
@@ -104,6 +109,8 @@ class RegistryState:
 
     subjects: dict[str, dict[int, Version]] = field(default_factory=dict)
     levels: dict[str | None, str] = field(default_factory=dict)
+    # Also of schemas that are gone: values in topics still name them.
+    greatest_id: int = 0
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
         """Replay one record of the topic. Records that are not understood are left out."""
@@ -131,6 +138,7 @@ class RegistryState:
         schema = Schema(content["schema"], content.get("schemaType") or "AVRO", references)
         deleted = bool(content.get("deleted"))
         versions[version] = Version(subject, version, int(content["id"]), schema, deleted)
+        self.greatest_id = max(self.greatest_id, versions[version].id)
 
     def _apply_level(self, subject: str | None, content: Any) -> None:
         if content is None:
@@ -205,7 +213,5 @@ class RegistryState:
             for each in versions.values()
             if each.schema.canonical == schema.canonical
         ]
-        most = max((v.id for vs in self.subjects.values() for v in vs.values()), default=0)
-        return Version(
-            subject, max(numbers, default=0) + 1, known[0].id if known else most + 1, schema
-        )
+        number = known[0].id if known else self.greatest_id + 1
+        return Version(subject, max(numbers, default=0) + 1, number, schema)

@@ -35,10 +35,15 @@ class RegistryStore:
         self.refresh()
 
     def refresh(self) -> None:
-        """Replay what others have written since."""
+        """Replay what others have written since. Raises RegistryError if no broker answers."""
         with self.lock:
-            _, end = self._consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), _WITHIN_S)
-            self._read_to(end)
+            try:
+                found = self._consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), _WITHIN_S)
+            except KafkaException as error:
+                raise RegistryError(50001, f"Error in the backend data store: {error}") from None
+            if found is None:
+                raise RegistryError(50001, "Error in the backend data store: no broker answers")
+            self._read_to(found[1])
 
     def write(self, *records: tuple[str, str | None]) -> None:
         """Append records, and return when they are replayed. Raises RegistryError."""

@@ -13,6 +13,7 @@ from barnabas.spark.user_errors import SparkFailure, WrongOption
 
 FORMATS: Final = ("raw", "json", "avro", "protobuf")
 _ERRORS: Final = ("fail", "null", "keep")
+_LONGEST_REASON: Final = 300
 KEPT: Final = ", rawValue binary, valueError string"
 
 Array = Any  # pyarrow has no types
@@ -117,7 +118,9 @@ class DecodedBatches:
         """Raises SparkFailure if a value cannot be decoded and value.errors is `fail`."""
         pa: Any = import_module("pyarrow")
         place = batch.schema.get_field_index("value")
-        values, bad = self._decoder.decode(batch.column(place))
+        values, found = self._decoder.decode(batch.column(place))
+        # A reason may quote the value, which may be as large as a record.
+        bad = {row: reason[:_LONGEST_REASON] for row, reason in found.items()}
         if bad and self._errors == "fail":
             row, reason = min(bad.items())
             offset = batch.column(batch.schema.get_field_index("offset"))[row].as_py()

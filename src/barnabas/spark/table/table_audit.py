@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.client import ClusterClients
+from barnabas.cli.client import ClusterClients, admin, await_all
 from barnabas.spark.archive.archive_source import PartitionRange, snapshot_topics
 from barnabas.spark.source.value_columns import TOMBSTONE, quoted
 from barnabas.spark.spark_errors import spark_failures
@@ -68,8 +68,13 @@ def audit_table(
         logged = table_rows(read_records(spark, options, definition, ranges), definition)
         if definition.upsert:
             logged = latest(logged).where(f"NOT {TOMBSTONE}").drop(TOMBSTONE)
-        else:
-            stored = stored.where(_within(ranges))
+        stored = stored.where(_within(ranges))
+        if _is_compacted(cluster, definition.topic):
+            notes.append(
+                f"{definition.topic} is compacted: rows are compared if the log has their records"
+            )
+            there = logged.select("partition", "offset")
+            stored = stored.join(there, ["partition", "offset"], "left_semi")
         columns = sorted(set(stored.columns) & set(logged.columns))
         in_table, in_log = _totals(stored, columns), _totals(logged, columns)
     problems += decide_differences(in_table, in_log, definition.topic)
@@ -96,6 +101,13 @@ def _comparable(
         if start < each.end:
             ranges.append(PartitionRange(TopicPartition(topic, number), start, each.end))
     return ranges, notes
+
+
+def _is_compacted(cluster: ClusterClients, topic: str) -> bool:
+    resource = admin.ConfigResource(admin.ResourceType.TOPIC, topic)
+    client, _ = cluster.admin()
+    (configs,) = await_all(client.describe_configs([resource]))
+    return "compact" in (configs["cleanup.policy"].value or "")
 
 
 def _within(ranges: Sequence[PartitionRange]) -> str:

@@ -143,7 +143,7 @@ def table(
         dead_letters,
     )
     wanted = TableSpec(definition, source_options(bootstrap, properties), step, allow_gaps)
-    with directory.locked():
+    with directory.locked(), directory.failures():
         writer = TableWriter(ClusterClients(bootstrap, properties), directory, log, wanted)
         upkeep = Upkeep(directory, log, target_file_size * _MIB, keep_snapshots)
         run = _TableRun(writer, upkeep, log, directory)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from barnabas.base.randomness import Random
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.kill_points import reached
+from barnabas.spark.source.value_columns import quoted
 from barnabas.spark.table_log.table_directory import TableDirectory
 from barnabas.spark.table_log.table_file import PARTITION_COPY, TableFile, total_rows
 from barnabas.spark.table_log.table_log import TableLog
@@ -60,11 +61,11 @@ class FileWriter:
         schema = rows.schema.jsonValue()
         by = list(self._partition_by)
         if by and self._log.keeps_partition_columns:
-            rows = rows.withColumns({f"{PARTITION_COPY}{name}": f.col(name) for name in by})
+            rows = rows.withColumns({f"{PARTITION_COPY}{name}": f.col(quoted(name)) for name in by})
             by = [f"{PARTITION_COPY}{name}" for name in by]
         rows = rows.coalesce(tasks)
         if by or not in_order:
-            rows = rows.sortWithinPartitions(*by, "partition", "offset")
+            rows = rows.sortWithinPartitions(*map(quoted, by), "partition", "offset")
         writer = (
             rows.observe(seen, f.count(f.lit(1)).alias("rows"))
             .write.option("maxRecordsPerFile", most_records)
@@ -87,7 +88,7 @@ class FileWriter:
         """The rows in these files of the table, with the columns of `schema`."""
         paths = [self._directory.uri_of(file.path) for file in files]
         reader = spark.read.schema(schema).option("basePath", self._directory.uri)
-        return reader.parquet(*paths).select(*schema.fieldNames())
+        return reader.parquet(*paths).select(*map(quoted, schema.fieldNames()))
 
 
 def tasks_for(records: int) -> int:

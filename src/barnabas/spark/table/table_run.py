@@ -213,6 +213,8 @@ def commit(log: TableLog, base: TableSnapshot | None, change: TableChange) -> Ta
             break
         except CommitConflict:
             now = log.load()
+            if now is not None and _has(log, now, change):
+                return now  # what failed came after the commit
             if now is None or base is None or now.state != base.state or change.removed:
                 raise CommandFailed(
                     "another writer has committed to the table meanwhile, and won; nothing of this"
@@ -222,6 +224,11 @@ def commit(log: TableLog, base: TableSnapshot | None, change: TableChange) -> Ta
     found = log.load()
     assert found is not None
     return found
+
+
+def _has(log: TableLog, snapshot: TableSnapshot, change: TableChange) -> bool:
+    added = {file.path for file in change.added}
+    return snapshot.state == change.state and added <= {file.path for file in log.files()}
 
 
 def _as_manifest(state: TableState) -> Manifest:

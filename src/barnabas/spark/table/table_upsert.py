@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from barnabas.spark.source.value_columns import TOMBSTONE
+from barnabas.spark.source.value_columns import TOMBSTONE, quoted
 from barnabas.spark.table.table_files import FileWriter
 from barnabas.spark.table_log.table_file import TableFile
 from barnabas.spark.table_log.table_log import TableLog, TableSnapshot
@@ -74,7 +74,7 @@ def _upserted(
     replaced = [live[unquote(name)] for name, late in hits if not late]
     if not replaced:
         return rows(), ()
-    columns = rows().columns
+    columns = [quoted(name) for name in rows().columns]
     kept = files.read(spark, replaced, rows().schema)
     kept = kept.join(changes.select("key"), "key", "left_anti").select(*columns)
     return kept.unionByName(rows().select(*columns)), replaced

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import Any, Final
+from urllib.parse import unquote
 
 from barnabas.base.clock import SystemClock
 from barnabas.cli.exit_codes import CommandFailed
@@ -223,7 +224,9 @@ def _file(row: dict[str, Any]) -> TableFile:
         for name, value in (row.get("partition") or {}).items()
     }
     nulls = {name: n for name, n in (row.get("null_count") or {}).items() if isinstance(n, int)}
-    return TableFile(row["path"], row["size_bytes"], row["num_records"], values, bounds, nulls)
+    return TableFile(
+        unquote(row["path"]), row["size_bytes"], row["num_records"], values, bounds, nulls
+    )
 
 
 def _number(value: Any) -> Any:
