@@ -2,7 +2,8 @@
 
 The pages are those that GitHub shows, with four differences. A link to a source file leads to the
 repository, whose name GitHub's workflow has in GITHUB_REPOSITORY; elsewhere only its text is left.
-The files for operators are on the site. The navigation has every decision. The reference has a page with the help of every command.
+The files for operators are on the site. The navigation has every decision. The reference has a page
+with the help of every command.
 """
 
 import os
