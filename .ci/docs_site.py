@@ -1,8 +1,9 @@
 """Builds the documentation as a site: `make docs`.
 
-The pages are those that GitHub shows, with three differences. A link to a source file leads to the
+The pages are those that GitHub shows, with four differences. A link to a source file leads to the
 repository, whose name GitHub's workflow has in GITHUB_REPOSITORY; elsewhere only its text is left.
-The navigation has every decision. The reference has a page with the help of every command.
+The files for operators are on the site. The navigation has every decision. The reference has a page
+with the help of every command.
 """
 
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 DOCS = Path("docs")
 BUILD = Path("build/docs")
 SITE = Path("site")
+DEPLOY = Path("deploy")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(((?:\.\./)+[^)\s#]+|[^)\s:#]+/?)(#[^)\s]*)?\)")
 # Documents outside of docs/ that are pages of the site.
 PAGES = {Path("CHANGELOG.md"): "changelog.md", Path("CONTRIBUTING.md"): "contributing.md"}
@@ -23,6 +25,7 @@ PAGES = {Path("CHANGELOG.md"): "changelog.md", Path("CONTRIBUTING.md"): "contrib
 def main() -> int:
     shutil.rmtree(BUILD, ignore_errors=True)
     shutil.copytree(DOCS, BUILD / "docs")
+    shutil.copytree(DEPLOY, BUILD / "docs" / DEPLOY)
     for page in DOCS.rglob("*.md"):
         text = page.read_text()
         to = BUILD / "docs" / page.relative_to(DOCS)
@@ -59,8 +62,9 @@ def linked(link: re.Match[str], page: Path) -> str:
     if path in PAGES:
         name = os.path.relpath(DOCS / PAGES[path], page.parent if page not in PAGES else DOCS)
         return f"[{text}]({name}{anchor or ''})"
-    if path.is_relative_to(DOCS) and path.is_file():
-        name = os.path.relpath(path, page.parent if page not in PAGES else DOCS)
+    on_site = DOCS / path if path.is_relative_to(DEPLOY) else path
+    if on_site.is_relative_to(DOCS) and path.is_file():
+        name = os.path.relpath(on_site, page.parent if page not in PAGES else DOCS)
         return f"{is_image}[{text}]({name}{anchor or ''})"
     if not path.exists():
         return link[0]  # Zensical reports it

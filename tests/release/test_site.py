@@ -70,6 +70,8 @@ def test_links_out_of_the_documents_lead_to_the_repository(monkeypatch: Any) -> 
     assert linked("[x](tour.md#a)", "docs/index.md") == "[x](tour.md#a)"
     assert linked("[x](docs/tour.md)", "CHANGELOG.md") == "[x](tour.md)"
     assert linked("[x](../CHANGELOG.md)", "docs/upgrade.md") == "[x](changelog.md)"
+    unit = linked("[x](../deploy/barnabas.service)", "docs/operate.md")
+    assert unit == "[x](deploy/barnabas.service)"
     monkeypatch.setenv("GITHUB_REPOSITORY", "a/b")
     assert linked("[x](../src)", "docs/a.md") == "[x](https://github.com/a/b/tree/main/src)"
 
