@@ -130,7 +130,7 @@ def test_a_version_that_is_not_served_is_refused_by_every_other_api(key: ApiKey)
             Work(RecordedFailures(expects_none=True)),
             RequestStatistics(),
         )
-        for version in (APIS[key].lowest - 1, APIS[key].highest + 1, 32767, -32768):
+        for version in (APIS[key].advertised_lowest - 1, APIS[key].highest + 1, 32767, -32768):
             with pytest.raises(UnsupportedRequest, match=f"{key.name} version {version}"):
                 served(dispatch, frame(key, version, b""))
 

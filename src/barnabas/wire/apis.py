@@ -3,8 +3,8 @@
 The ranges are those a Kafka 3.9 broker advertises, from the lowest version that
 the schemas know; DescribeTopicPartitions is one it has only without ZooKeeper,
 and the controller's requests about partitions are served from Kafka 2.4 on.
-Produce alone is advertised from 0 though it is served from 3: old librdkafka
-silently stops compressing when version 0 is missing.
+The versions of Produce and Fetch before record batches are rewritten to the
+first with them (`old_formats`), whose number is their `lowest`.
 """
 
 import enum
@@ -80,7 +80,10 @@ class ApiKey(enum.IntEnum):
 
 
 class Api(NamedTuple):
-    """One API: versions served (both ends included), advertised minimum, first flexible version."""
+    """One API: the versions its handler serves, both ends included, and the first flexible one.
+
+    Versions from `advertised_lowest` to `lowest` are rewritten for the handler.
+    """
 
     lowest: int
     highest: int
@@ -99,7 +102,7 @@ def _api(lowest: int, highest: int, flexible: int, advertised_lowest: int | None
 
 APIS: Final = {
     ApiKey.PRODUCE: _api(3, 12, 9, advertised_lowest=0),
-    ApiKey.FETCH: _api(4, 17, 12),
+    ApiKey.FETCH: _api(4, 17, 12, advertised_lowest=0),
     ApiKey.LIST_OFFSETS: _api(0, 9, 6),
     ApiKey.METADATA: _api(0, 12, 9),
     ApiKey.LEADER_AND_ISR: _api(4, 7, 4),

@@ -1,4 +1,4 @@
-"""The versions that Kafka 3.9 serves and kio lacks; those with the old record formats are not here.
+"""The versions that Kafka 3.9 serves and kio lacks; Produce and Fetch are in `old_formats`.
 
 Each class is the newest of them: `since` marks the fields that version 0 lacks. A message whose
 fields are those of kio's first version is that one.
@@ -249,7 +249,7 @@ class WriteTxnMarkersResponse(PlainEntity):
     markers: tuple[WritableTxnMarkerResult, ...]
 
 
-# -- DescribeAcls (29), CreateAcls (30) and DeleteAcls (31), version 0: literal names only -----------
+# -- DescribeAcls (29), CreateAcls (30) and DeleteAcls (31), version 0: literal names only ---------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ import socket
 import struct
 import time
 import uuid
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,10 +15,13 @@ from tests.server.admin.running import Running, broker
 
 CONSUMER = -1
 LATEST, EARLIEST = -1, -2
+OUT_OF_RANGE, CORRUPT = 1, 2
 UNKNOWN_TOPIC, TOO_LARGE, INVALID_GROUP, UNSUPPORTED = 3, 12, 24, 35
+PRODUCE, FETCH = 0, 1
 LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, CREATE_TOPICS, DELETE_TOPICS = 2, 8, 9, 19, 20
 OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS = 23, 32, 35
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
+NO_TIME = struct.pack(">q", -1)
 
 
 class OldClient:
@@ -31,10 +35,13 @@ class OldClient:
         self._stream.close()
         self._socket.close()
 
-    def ask(self, key: int, version: int, body: bytes) -> bytes:
-        """The body of the answer."""
+    def tell(self, key: int, version: int, body: bytes) -> None:
         frame = struct.pack(">hhih3s", key, version, 7, 3, b"old") + body
         self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+
+    def ask(self, key: int, version: int, body: bytes) -> bytes:
+        """The body of the answer."""
+        self.tell(key, version, body)
         size, correlation_id = struct.unpack(">ii", self._stream.read(8))
         assert correlation_id == 7
         return self._stream.read(size - 4)
@@ -213,6 +220,81 @@ def test_log_directories_are_described(old: OldClient, topic: str) -> None:
     assert answer[12 + length :] == one_partition(topic, struct.pack(">iqq?", 0, 0, 0, False))
 
 
+def message(magic: int, offset: int, value: bytes) -> bytes:
+    """One message of that magic without a key, at no time."""
+    body = bytes((magic, 0)) + (NO_TIME if magic else b"") + struct.pack(">ii", -1, len(value))
+    body += value
+    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+
+
+def sized(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+def produce(topic: str, messages: bytes, acks: int = -1) -> bytes:
+    return struct.pack(">hi", acks, 5000) + one_partition(topic, bytes(4) + sized(messages))
+
+
+def fetch_from(offset: int, topic: str, version: int) -> bytes:
+    most = struct.pack(">i", 2**20) if version >= 3 else b""
+    asked = struct.pack(">iqi", 0, offset, 2**20)
+    return struct.pack(">iii", -1, 0, 0) + most + one_partition(topic, asked)
+
+
+class TestMessageSets:
+    """Produce 0 to 2 and Fetch 0 to 3, of Kafka 0.8 to 0.10."""
+
+    @pytest.mark.parametrize("version", [0, 1, 2])
+    def test_messages_are_appended_and_fetched(
+        self, old: OldClient, topic: str, version: int
+    ) -> None:
+        magic = 1 if version == 2 else 0
+        sent = [message(magic, 0, b"a") + message(magic, 1, b"b"), message(magic, 0, b"c")]
+        for base, messages in ((0, sent[0]), (2, sent[1])):
+            time_and_throttle = ((b"", b""), (b"", bytes(4)), (NO_TIME, bytes(4)))[version]
+            done = struct.pack(">ihq", 0, 0, base) + time_and_throttle[0]
+            answer = old.ask(PRODUCE, version, produce(topic, messages))
+            assert answer == one_partition(topic, done) + time_and_throttle[1]
+        for fetching in range(4):
+            found = b"".join(message(fetching // 2, at, b"abc"[at : at + 1]) for at in (1, 2))
+            told = struct.pack(">ihq", 0, 0, 3) + sized(found)
+            answer = old.ask(FETCH, fetching, fetch_from(1, topic, fetching))
+            assert answer == (bytes(4) if fetching else b"") + one_partition(topic, told)
+
+    def test_batches_of_newer_clients_are_fetched(
+        self, old: OldClient, topic: str, client: Client
+    ) -> None:
+        client.produce(topic, [b"new"])
+        answer = old.ask(FETCH, 0, fetch_from(0, topic, 0))
+        assert answer == one_partition(
+            topic, struct.pack(">ihq", 0, 0, 1) + sized(message(0, 0, b"new"))
+        )
+
+    def test_nothing_is_answered_if_no_acknowledgement_is_wanted(
+        self, old: OldClient, topic: str
+    ) -> None:
+        old.tell(PRODUCE, 0, produce(topic, message(0, 0, b"a"), acks=0))
+        done = struct.pack(">ihq", 0, 0, 1)
+        answer = old.ask(PRODUCE, 0, produce(topic, message(0, 0, b"b")))
+        assert answer == one_partition(topic, done)
+
+    def test_errors_are_those_of_each_partition(self, old: OldClient, topic: str) -> None:
+        failed = struct.pack(">ihq", 0, UNKNOWN_TOPIC, -1)
+        answer = old.ask(PRODUCE, 0, produce("missing", message(0, 0, b"a")))
+        assert answer == one_partition("missing", failed)
+        answer = old.ask(FETCH, 0, fetch_from(9, topic, 0))
+        told = struct.pack(">ihq", 0, OUT_OF_RANGE, -1) + sized(b"")
+        assert answer == one_partition(topic, told)
+        answer = old.ask(PRODUCE, 0, produce(topic, b"no message set at all"))
+        assert answer == one_partition(topic, struct.pack(">ihq", 0, CORRUPT, -1))
+
+    def test_a_request_that_is_cut_short_ends_the_connection(
+        self, old: OldClient, topic: str
+    ) -> None:
+        with pytest.raises((struct.error, ConnectionError)):
+            old.ask(FETCH, 0, fetch_from(0, topic, 0)[:-3])
+
+
 class TestAcls:
     """Version 0, of Kafka 0.11 and 1.x: the resources have literal names."""
 
@@ -221,13 +303,13 @@ class TestAcls:
     ANY = struct.pack(">hh", -1, -1) + b"\x01\x01"  # of any principal, host, operation, permission
 
     def test_an_acl_is_created_described_and_deleted(self, tmp_path: Path) -> None:
-        secured = {
-            "authorizer_class_name": "kafka.security.authorizer.AclAuthorizer",
-            "super_users": "User:ANONYMOUS",
-        }
         fine = struct.pack(">hh", 0, -1)
         one = struct.pack(">i", 1)
-        with broker(tmp_path, **secured) as running:
+        with broker(
+            tmp_path,
+            authorizer_class_name="kafka.security.authorizer.AclAuthorizer",
+            super_users="User:ANONYMOUS",
+        ) as running:
             old = OldClient(running.port)
             created = old.ask(CREATE_ACLS, 0, one + self.TOPIC + self.ENTRY)
             assert created == bytes(4) + one + fine

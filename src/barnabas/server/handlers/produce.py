@@ -6,9 +6,9 @@ how. It does not wait if a partition has no other replica.
 The first batch of a transaction in a partition is verified: the transaction's coordinator must know
 the partition (`transactional_produce`). The request waits for that; later batches do not.
 
-Version notes. Served from 3, the first with record batches of magic 2; zstd needs 7; responses hold
-per-record errors and messages from 8; TRANSACTION_ABORTABLE is known from 11 on; from 12 on the
-broker adds partitions to transactions (KIP-890).
+Version notes. Served from 3, the first with record batches of magic 2; `old_formats` rewrites those
+before it. zstd needs 7; responses hold per-record errors and messages from 8; TRANSACTION_ABORTABLE
+is known from 11 on; from 12 on the broker adds partitions to transactions (KIP-890).
 """
 
 import logging

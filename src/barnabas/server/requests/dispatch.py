@@ -6,6 +6,7 @@ of the newest version and returns a response of the newest version, or a corouti
 will: it need not know which version the client speaks.
 """
 
+import asyncio
 import inspect
 import logging
 import struct
@@ -21,6 +22,7 @@ from barnabas.security.client_quotas import ClientMeters
 from barnabas.server.metrics.request_statistics import RequestStatistics
 from barnabas.server.network.connection import Connection
 from barnabas.server.requests.access import EVERYTHING, Access, Rights, admit, joined
+from barnabas.server.requests.old_formats import is_old_format, newer_request, older_answer
 from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply, Work, given
 from barnabas.server.requests.startup_gate import StartupGate
 from barnabas.server.requests.throttle import EXEMPT, Throttle, after
@@ -86,6 +88,7 @@ class Dispatch:
         self._gate = gate
         self._authorizer = authorizer
         self._throttle = throttle
+        self._rewriting = asyncio.Lock()
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply:
         """Serve one frame; see `connection_ports.Serve`."""
@@ -99,6 +102,8 @@ class Dispatch:
         if not api.lowest <= version <= api.highest:
             if key == ApiKey.API_VERSIONS:
                 return self._unsupported_api_versions(correlation_id)
+            if is_old_format(key, version):
+                return self._rewritten(key, version, frame, connection)
             raise UnsupportedRequest(
                 f"{ApiKey(key).name} version {version} is not served, "
                 f"only {api.lowest} to {api.highest}"
@@ -167,6 +172,38 @@ class Dispatch:
 
         what = f"api={ApiKey(key).name} peer={connection.peer}"
         return self._work.answer(Pending(), what, serve())
+
+    def _rewritten(
+        self, key: int, version: int, frame: memoryview, connection: Connection
+    ) -> Reply:
+        """Serve a copy of the request in a version with record batches.
+
+        One at a time, away from the loop: the records of a request become objects.
+        """
+        copy = bytes(frame)
+
+        async def serve() -> Answer | Refusal:
+            async with self._rewriting:
+                request = await self._offload(partial(newer_request, key, version, copy))
+            reply = self(memoryview(request.frame), connection)
+            answer = await given(reply) if isinstance(reply, Pending) else reply or b""
+            if isinstance(answer, Refusal):
+                return answer
+            whole = b"".join(answer) if isinstance(answer, list) else answer
+            write = partial(older_answer, key, version, whole, request.known)
+            async with self._rewriting:
+                return await self._offload(write)
+
+        async def refusing() -> Answer | Refusal:
+            try:
+                return await serve()
+            except LawBroken:
+                raise
+            except BarnabasError as error:
+                return Refusal(str(error))
+
+        what = f"api={ApiKey(key).name} peer={connection.peer}"
+        return self._work.answer(Pending(), what, refusing())
 
     def _message(
         self,

@@ -1,0 +1,201 @@
+"""Produce 0 to 2 and Fetch 0 to 3, with message sets instead of record batches.
+
+A request is rewritten to the first version with record batches, served as that, and its answer
+rewritten to the version of the client. Clients of Kafka 0.8 to 0.10 send these, and newer ones that
+are told to. As in Kafka, records get the codec of the messages that were sent, zstd is refused to
+those who cannot know it, and headers and control records are left out.
+"""
+
+import struct
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.produce.produce_codec import read_produce
+from barnabas.wire.records.message_sets import batch_of, messages_of
+from barnabas.wire.varint import Truncated
+
+_HEADER: Final = struct.Struct(">hhih")
+_SHORT: Final = struct.Struct(">h")
+_INT: Final = struct.Struct(">i")
+_NO_TRANSACTION: Final = b"\xff\xff"
+_CONSUMER: Final = -1
+_NO_LIMIT: Final = 2**31 - 1
+_READ_UNCOMMITTED: Final = 0
+_CONVERTED: Final = (ApiKey.PRODUCE, ApiKey.FETCH)
+
+# By topic and partition: of a Fetch the offset, of a Produce the error of its messages, if any.
+Known = dict[tuple[str, int], int]
+
+
+class Rewritten(NamedTuple):
+    """A request in the first version with record batches."""
+
+    frame: bytearray  # the log stamps batches where they lie
+    known: Known
+
+
+def is_old_format(key: int, version: int) -> bool:
+    """Whether this version has message sets, and is served all the same."""
+    return key in _CONVERTED and 0 <= version < APIS[ApiKey(key)].lowest
+
+
+def newer_request(key: int, version: int, frame: bytes) -> Rewritten:
+    """The request in the first version with record batches.
+
+    The log is given no records in place of messages that are broken, and refuses that.
+    Raises  Truncated, if a length points outside the frame
+    """
+    try:
+        _, _, _, length = _HEADER.unpack_from(frame)
+        begin = _HEADER.size + max(length, 0)
+        head = bytearray(frame[:begin])
+        _SHORT.pack_into(head, 2, APIS[ApiKey(key)].lowest)
+        if key == ApiKey.PRODUCE:
+            body, known = _newer_produce(frame[begin:])
+        else:
+            body, known = _newer_fetch(version, frame[begin:])
+        return Rewritten(head + body, known)
+    except (struct.error, UnicodeDecodeError) as e:
+        raise Truncated(f"an old request is cut short or not text: {e}") from None
+
+
+def older_answer(key: int, version: int, answer: bytes, known: Known) -> bytes:
+    """The answer, size first, in the version of the client; empty if it wants none."""
+    if not answer:
+        return answer
+    if key == ApiKey.PRODUCE:
+        body = _older_produce(version, _Reader(answer, 8), known)
+    else:
+        body = _older_fetch(version, _Reader(answer, 8), known)
+    return _INT.pack(len(body) + 4) + answer[4:8] + body
+
+
+# -- Produce -----------------------------------------------------------------
+
+
+def _newer_produce(body: bytes) -> tuple[bytes, Known]:
+    first = APIS[ApiKey.PRODUCE].lowest
+    request = read_produce(first, memoryview(_NO_TRANSACTION + body), 0)
+    out = bytearray(_NO_TRANSACTION)
+    out += _SHORT.pack(request.acks) + _INT.pack(request.timeout_ms)
+    topics = [
+        (topic, list(partitions))
+        for topic, partitions in groupby(request.partitions, key=lambda each: each.topic)
+    ]
+    out += _INT.pack(len(topics))
+    refused: Known = {}
+    for topic, partitions in topics:
+        out += _string(topic) + _INT.pack(len(partitions))
+        for _, partition, records in partitions:
+            batch: bytearray | None = None
+            try:
+                batch = None if records is None else batch_of(records)
+            except BrokerError as e:
+                refused[topic, partition] = int(e.code)
+            out += _INT.pack(partition) + _sized(batch)
+    return bytes(out), refused
+
+
+def _older_produce(version: int, read: "_Reader", refused: Known) -> bytes:
+    out = bytearray()
+    for _ in read.array(out):
+        topic = read.text()
+        out += _string(topic)
+        for _ in read.array(out):
+            partition, code, base_offset = read.int32(), read.int16(), read.take(8)
+            if code == ErrorCode.invalid_record:  # the log was given none
+                code = refused.get((topic, partition), int(ErrorCode.corrupt_message))
+            out += _INT.pack(partition) + _SHORT.pack(code) + base_offset
+            appended = read.take(8)
+            if version >= 2:
+                out += appended
+    if version >= 1:
+        out += read.take(4)  # throttle time
+    return bytes(out)
+
+
+# -- Fetch -------------------------------------------------------------------
+
+
+def _newer_fetch(version: int, body: bytes) -> tuple[bytes, Known]:
+    read = _Reader(body, 0)
+    out = bytearray(_INT.pack(min(read.int32(), _CONSUMER)))  # brokers of that time are not served
+    out += read.take(4 + 4)  # most time to wait, least bytes
+    out += _INT.pack(read.int32() if version >= 3 else _NO_LIMIT) + bytes((_READ_UNCOMMITTED,))
+    offsets: Known = {}
+    for _ in read.array(out):
+        topic = read.text()
+        out += _string(topic)
+        for _ in read.array(out):
+            asked = read.take(4 + 8 + 4)
+            partition, offset = struct.unpack_from(">iq", asked)
+            offsets[topic, partition] = offset
+            out += asked
+    return bytes(out), offsets
+
+
+def _older_fetch(version: int, read: "_Reader", offsets: Known) -> bytes:
+    throttle = read.take(4)
+    out = bytearray(throttle if version >= 1 else b"")
+    magic = 1 if version >= 2 else 0
+    for _ in read.array(out):
+        topic = read.text()
+        out += _string(topic)
+        for _ in read.array(out):
+            partition, code, high_watermark = read.int32(), read.int16(), read.take(8)
+            read.take(8)  # last stable offset
+            for _ in range(read.int32()):  # aborted transactions
+                read.take(8 + 8)
+            records = read.take(max(read.int32(), 0))
+            try:
+                messages = messages_of(records, magic, offsets.get((topic, partition), 0))
+            except BrokerError as e:
+                code, messages = int(e.code), b""
+            out += _INT.pack(partition) + _SHORT.pack(code) + high_watermark + _sized(messages)
+    return bytes(out)
+
+
+# -- the parts of both -------------------------------------------------------
+
+
+def _string(value: str) -> bytes:
+    encoded = value.encode()
+    return _SHORT.pack(len(encoded)) + encoded
+
+
+def _sized(value: bytes | bytearray | None) -> bytes:
+    return _INT.pack(-1) if value is None else _INT.pack(len(value)) + value
+
+
+class _Reader:
+    """Reads fields one after the other. Raises Truncated at the end of the data."""
+
+    def __init__(self, data: bytes, position: int) -> None:
+        self._data = data
+        self._position = position
+
+    def take(self, size: int) -> bytes:
+        begin, self._position = self._position, self._position + size
+        if size < 0 or self._position > len(self._data):
+            raise Truncated("a field reaches past the end of an old request")
+        return self._data[begin : self._position]
+
+    def int16(self) -> int:
+        value: int = _SHORT.unpack(self.take(2))[0]
+        return value
+
+    def int32(self) -> int:
+        value: int = _INT.unpack(self.take(4))[0]
+        return value
+
+    def text(self) -> str:
+        return str(self.take(self.int16()), "utf-8")
+
+    def array(self, copy_to: bytearray) -> Iterator[int]:
+        """The numbers of an array's elements; its length goes to `copy_to`, too."""
+        count = self.int32()
+        copy_to += _INT.pack(count)
+        return iter(range(count))
