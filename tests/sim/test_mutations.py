@@ -5,12 +5,13 @@ from typing import Final
 import pytest
 
 from barnabas.base.safeguards import Safeguards
-from barnabas.sim.mutations import FIRST_SEED, MOST_SEEDS, MUTATIONS, find
+from barnabas.sim.mutations import FAULTS_S, FIRST_SEED, MOST_SEEDS, MUTATIONS, find
 
 pytestmark = pytest.mark.timeout(600)
 
 TRANSACTIONAL: Final = [name for name, each in MUTATIONS.items() if each.clients.has_transactions]
 OTHERS: Final = [name for name in MUTATIONS if name not in TRANSACTIONAL]
+BRIEFLY_S: Final = 8.0
 # A seed that breaks a law without the safeguard, and for how many seconds it has faults.
 KNOWN: Final = {
     "producer_epoch_fence": (4, 6.0),
@@ -28,12 +29,16 @@ def test_every_safeguard_has_a_mutation() -> None:
 
 
 @pytest.mark.parametrize(
-    "safeguard", [*OTHERS, *(pytest.param(name, marks=pytest.mark.long) for name in TRANSACTIONAL)]
+    ("safeguard", "faults_s"),
+    [
+        *((name, BRIEFLY_S) for name in OTHERS),
+        *(pytest.param(name, FAULTS_S, marks=pytest.mark.long) for name in MUTATIONS),
+    ],
 )
 def test_without_a_safeguard_a_law_is_broken_and_with_it_none_is(
-    safeguard: str,
+    safeguard: str, faults_s: float
 ) -> None:
-    finding = find(safeguard)
+    finding = find(safeguard, faults_s=faults_s)
     assert finding.seed is not None, f"nothing found in {MOST_SEEDS} seeds"
     assert finding.broken
     assert finding.broken_in_force == ()

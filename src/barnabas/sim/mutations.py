@@ -180,13 +180,13 @@ class MutationResult:
     broken_in_force: tuple[str, ...]  # by that seed with all safeguards: should be empty
 
 
-def find(safeguard: str, most: int = MOST_SEEDS) -> MutationResult:
+def find(safeguard: str, most: int = MOST_SEEDS, *, faults_s: float = FAULTS_S) -> MutationResult:
     """Run seeds without a safeguard until one breaks a law."""
     mutation = MUTATIONS[safeguard]
     for seed in range(FIRST_SEED, FIRST_SEED + most):
-        broken = mutation.run_seed(seed).broken
+        broken = mutation.run_seed(seed, faults_s=faults_s).broken
         if broken:
-            control = mutation.run_seed(seed, in_force=True).broken
+            control = mutation.run_seed(seed, faults_s=faults_s, in_force=True).broken
             tried = seed - FIRST_SEED + 1
             return MutationResult(safeguard, tried, seed, _law_names(broken), _law_names(control))
     return MutationResult(safeguard, most, None, (), ())
