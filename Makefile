@@ -22,12 +22,21 @@ venv: $(STAMP)  ## create .venv from the lock file
 PXD := $(shell find src -name '*.pxd')
 COMPILED := $(shell find src -name '*.pyx') $(PXD) $(wildcard $(PXD:.pxd=.py))
 
+# The lock has all that is needed, so pip need not look for more. PySpark comes as source, half a
+# gigabyte: its wheel is built and installed, without compression, beside everything else.
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
+LOCKED := $(PIP) --no-compile --require-hashes -r
+
 $(STAMP): requirements.lock pyproject.toml setup.py $(COMPILED)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Barnabas needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@awk '/^[^ ]/ { it = /^pyspark==/ } it' requirements.lock > $(VENV)/pyspark.lock
+	@awk '/^[^ ]/ { it = /^pyspark==/ } !it' requirements.lock > $(VENV)/others.lock
+	@printf '[bdist_wheel]\ncompression = stored\n' > $(VENV)/wheels.cfg
+	DIST_EXTRA_CONFIG=$(abspath $(VENV))/wheels.cfg $(LOCKED) $(VENV)/pyspark.lock & pyspark=$$!; \
+	  { $(LOCKED) $(VENV)/others.lock && $(PIP) --no-build-isolation -e . && wait $$pyspark; } \
+	  || { kill $$pyspark 2>/dev/null; exit 1; }
 	@$(BIN)/python -c 'import barnabas.cli.commands, barnabas.cli.server.server_run, importlib, uvloop; from barnabas.server.requests.api_handlers import LATE_MODULES; [*map(importlib.import_module, LATE_MODULES)]'
 	@touch $(STAMP)
 

@@ -1,5 +1,6 @@
 """Brokers, ZooKeepers and topic names for all tests."""
 
+import gc
 import logging
 import os
 import re
@@ -26,11 +27,20 @@ _WORKER: Final = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("
 _SPAN: Final = (ports.LAST - ports.FIRST) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 os.environ[ports.RANGE] = f"{ports.FIRST + _WORKER * _SPAN}-{ports.FIRST + (_WORKER + 1) * _SPAN}"
 
+os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "support" / "spark_conf"))
+
 # On a busy machine the loop of a broker is held now and then, which is no fault of a test.
 logging.getLogger("barnabas.loop").setLevel(logging.ERROR)
 
 _numbers: Final = count(1)
 _brokers: Final = pytest.StashKey[list[BrokerProcess]]()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Leave modules and collected tests, a million objects, out of every later collection."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

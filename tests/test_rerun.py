@@ -1,5 +1,6 @@
 """The second chance that CI gives to a test that failed, and what it says of it."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,13 +15,25 @@ def test_that_fails_once():
     been_here = Path("been-here")
     assert been_here.exists() or been_here.write_text("") is None and False
 """
+# Only what reruns use: to import all plugins takes longer than all that the tests do.
+PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p xdist"}
 BROKEN = "def test_that_always_fails():\n    assert False\n"
 
 
 def run_and_rerun(folder: Path) -> subprocess.CompletedProcess[str]:
-    first = subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=folder, capture_output=True)
+    first = run(folder, "-m", "pytest", "-q")
     assert first.returncode == 1
-    return subprocess.run([sys.executable, RERUN], cwd=folder, capture_output=True, text=True)
+    return run(folder, str(RERUN))
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, **PLUGINS},
+        capture_output=True,
+        text=True,
+    )
 
 
 @pytest.fixture

@@ -25,12 +25,12 @@ def test_what_shares_something_runs_in_one_process_and_spark_first(tmp_path: Pat
     files = {"test_a": PLAIN, "test_b": PLAIN, "test_marked": MARKED}
     for name, tests in {**files, "test_on_spark": ON_SPARK, "test_spark_too": ON_SPARK}.items():
         (tmp_path / f"{name}.py").write_text(tests)
-    plugins = ("-p", "tests.support.spreading", "-p", "no:barnabas")
+    plugins = ("-p", "xdist", "-p", "tests.support.spreading")
     options = ("-n", "3", "--dist", "loadgroup", "--no-loadscope-reorder", "-v", "--rootdir=.")
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, *options],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
     )

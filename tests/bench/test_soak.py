@@ -73,11 +73,11 @@ def test_a_short_soak_runs_all_its_load_and_is_drawn(tmp_path: Path) -> None:
     data, results = tmp_path / "data", tmp_path / "results"
     data.mkdir()
     told: list[str] = []
-    found = soak(0.3, data, told.append, every_s=1.0)
+    found = soak(0.15, data, told.append, every_s=1.0)
     assert {each.broker for each in found.samples} == {0, 1, 2}
     assert all(each.memory_bytes and each.descriptors and each.threads for each in found.samples)
     assert {"acknowledged", "consumed", "topics"} <= set(found.counts)
     assert "errors" not in found.counts
-    assert "of 0.3 min" in told[-1]
+    assert "of 0.15 min" in told[-1]
     written = [path.name for path in soak_show.write(found, {"cores": 2}, results)]
     assert written[:2] == ["soak.json", "soak.md"]

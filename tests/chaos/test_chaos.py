@@ -24,7 +24,7 @@ from tests.chaos.judging import (
 from tests.chaos.load import Load, Reader, running
 from tests.support.cluster import until
 
-SECONDS: Final = int(os.environ.get("BARNABAS_CHAOS_SECONDS", "20"))
+SECONDS: Final = int(os.environ.get("BARNABAS_CHAOS_SECONDS", "12"))
 ASSIGNMENT: Final = ([0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 2, 1])
 CONFIG: Final = {"min.insync.replicas": "2", "segment.bytes": "200000"}
 

@@ -21,7 +21,7 @@ from tests.cluster.operations import create, next_controller
 from tests.support.agreement import elected
 from tests.support.cluster import Cluster
 
-SECONDS: Final = int(os.environ.get("BARNABAS_CHAOS_SECONDS", "20"))
+SECONDS: Final = int(os.environ.get("BARNABAS_CHAOS_SECONDS", "12"))
 LATEST_S: Final = 0.5
 LARGEST_TOPIC: Final = 40
 

@@ -8,8 +8,8 @@ from barnabas.sim.seed_runner import run_seed, search
 
 pytestmark = pytest.mark.timeout(900)
 
-AT_ONCE = 10
-IN_EVERY_RUN = 50
+AT_ONCE = 5
+IN_EVERY_RUN = 20
 
 
 def broken_in(seeds: Iterable[int]) -> dict[int, tuple[str, ...]]:

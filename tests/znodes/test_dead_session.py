@@ -1,6 +1,7 @@
 """Sessions of dead brokers, closed at a real ZooKeeper; those of living ones are left alone."""
 
 import asyncio
+import struct
 import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -227,3 +228,23 @@ def test_corrupt_and_unreadable_files_close_nothing(tmp_path: Path) -> None:
     (tmp_path / SESSION_FILE).mkdir()
     with pytest.raises(OSError, match="directory"):
         asyncio.run(unregister(tmp_path))
+
+
+def test_a_session_is_closed_although_its_client_takes_it_back_before_the_response() -> None:
+    """The server has both requests at once, and closes the connection after the first response."""
+    timeouts_ms = [6_000, 0]  # of the session as it is continued, and when it is gone
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in ("Connect", "Close"):
+            await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+        answer = struct.pack(">iiqi16s?", 0, timeouts_ms.pop(0), 7, 16, bytes(16), False)
+        writer.write(len(answer).to_bytes(4) + answer)
+        writer.close()
+
+    async def scenario() -> None:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            host, port = server.sockets[0].getsockname()
+            assert await close_session(f"{host}:{port}", 7, bytes(16), within_s=60)
+        assert timeouts_ms == []
+
+    asyncio.run(scenario())

@@ -41,7 +41,7 @@ class ZooKeeperUnderTest:
         session.listen(states)
         assert session._connection is not None
         password = session._connection.password
-        assert await close_session(session.hosts, session.session_id, password, within_s=10)
+        assert await close_session(session.hosts, session.session_id, password, within_s=60)
         await states.until(SessionState.EXPIRED)
 
 

@@ -85,11 +85,12 @@ async def close_session(hosts: str, session_id: int, password: bytes, *, within_
     addresses: list[tuple[str, int]] = _collect_hosts(hosts)[0]
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within_s
+    closing = _Closing(session_id, password)
     while True:
         for host, port in addresses:
             try:
                 async with asyncio.timeout(min(_SERVER_ANSWERS_WITHIN_S, within_s)):
-                    return await _close_at(host, port, session_id, password)
+                    return await closing.at(host, port)
             except (OSError, EOFError, TimeoutError):
                 continue  # another server may serve
         if loop.time() + _RETRY_S > deadline:
@@ -97,24 +98,38 @@ async def close_session(hosts: str, session_id: int, password: bytes, *, within_
         await asyncio.sleep(_RETRY_S)
 
 
-async def _close_at(host: str, port: int, session_id: int, password: bytes) -> bool:
-    """Continue the session on a new connection, and close it there."""
-    reader, writer = await asyncio.open_connection(host, port)
-    try:
-        connect = _Connect(0, 0, _ANY_TIMEOUT_MS, session_id, password, False)
-        _send(writer, connect.serialize())
-        continued = _Connect.deserialize(await _receive(reader), 0)[0]
-        if continued.time_out <= _NO_TIMEOUT_MS:
-            return False
-        _send(writer, requests.int_int_struct.pack(1, requests.Close.type))
-        header: Any = requests.reply_header_struct.unpack_from(await _receive(reader), 0)
-        if header[2] == _SESSION_EXPIRED:
-            return False
-        if header[2]:
-            raise ConnectionResetError(f"ZooKeeper error {header[2]}")
-        return True
-    finally:
-        writer.close()
+class _Closing:
+    """The end of one session, on new connections until one gets the response."""
+
+    def __init__(self, session_id: int, password: bytes) -> None:
+        self._requests = (
+            _Connect(0, 0, _ANY_TIMEOUT_MS, session_id, password, False).serialize(),
+            requests.int_int_struct.pack(1, requests.Close.type),
+        )
+        self._continued = False
+
+    async def at(self, host: str, port: int) -> bool:
+        """Continue the session on a new connection, and close it there.
+
+        Both are requested at once: a client that has the session loses its connection now, and
+        takes the session back when it connects again.
+        """
+        reader, writer = await asyncio.open_connection(host, port)
+        try:
+            for request in self._requests:
+                _send(writer, request)
+            connected = _Connect.deserialize(await _receive(reader), 0)[0]
+            if connected.time_out <= _NO_TIMEOUT_MS:
+                return self._continued  # closed before, by a request whose response was lost
+            self._continued = True
+            header: Any = requests.reply_header_struct.unpack_from(await _receive(reader), 0)
+            if header[2] == _SESSION_EXPIRED:
+                return False
+            if header[2]:
+                raise ConnectionResetError(f"ZooKeeper error {header[2]}")
+            return True
+        finally:
+            writer.close()
 
 
 def _send(writer: asyncio.StreamWriter, message: bytes) -> None:
