@@ -5,17 +5,17 @@ from typing import Final
 import pytest
 
 from barnabas.base.safeguards import Safeguards
-from barnabas.sim.mutations import FAULTS_S, FIRST_SEED, MOST_SEEDS, MUTATIONS, find
+from barnabas.sim.mutations import FIRST_SEED, MOST_SEEDS, MUTATIONS, find
 
 pytestmark = pytest.mark.timeout(600)
 
-TRANSACTIONAL: Final = [name for name, each in MUTATIONS.items() if each.clients.has_transactions]
-OTHERS: Final = [name for name in MUTATIONS if name not in TRANSACTIONAL]
-# How long faults last in the searches of CI.
-BRIEFLY_S: Final = 8.0
-# Which seeds break a law changes with the timing of transactions, so a search has many more than it
-# needs now. The epoch of coordinators takes long.
-BRIEF_OF_TRANSACTIONS_S: Final = {
+WITHOUT_TRANSACTIONS: Final = [
+    name for name, each in MUTATIONS.items() if not each.clients.has_transactions
+]
+# How long faults last in the searches of CI. Which seeds break a law changes with the timing of
+# transactions, so a search has many more than it needs now. The epoch of coordinators takes long.
+BRIEFLY_S: Final = {
+    **dict.fromkeys(WITHOUT_TRANSACTIONS, 8.0),
     "producer_epoch_fence": 1.5,
     "verification_guard": 3.0,
     "replicate_before_answer": 3.0,
@@ -27,29 +27,23 @@ MOST_BRIEF: Final = 40
 
 def test_every_safeguard_has_a_mutation() -> None:
     assert set(MUTATIONS) == set(Safeguards.__slots__)
-    assert set(BRIEF_OF_TRANSACTIONS_S) <= set(TRANSACTIONAL)
+    assert set(BRIEFLY_S) == set(MUTATIONS) - {"coordinator_epoch_fence"}
 
 
-@pytest.mark.parametrize(
-    ("safeguard", "faults_s"),
-    [
-        *((name, BRIEFLY_S) for name in OTHERS),
-        *(pytest.param(name, FAULTS_S, marks=pytest.mark.long) for name in MUTATIONS),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("safeguard", MUTATIONS)
 def test_without_a_safeguard_a_law_is_broken_and_with_it_none_is(
-    safeguard: str, faults_s: float
+    safeguard: str,
 ) -> None:
-    finding = find(safeguard, faults_s=faults_s)
+    finding = find(safeguard)
     assert finding.seed is not None, f"nothing found in {MOST_SEEDS} seeds"
     assert finding.broken
     assert finding.broken_in_force == ()
 
 
-@pytest.mark.parametrize("safeguard", BRIEF_OF_TRANSACTIONS_S)
-def test_a_brief_search_finds_the_lack_of_a_safeguard_of_transactions(safeguard: str) -> None:
-    faults_s = BRIEF_OF_TRANSACTIONS_S[safeguard]
-    finding = find(safeguard, MOST_BRIEF, faults_s=faults_s)
+@pytest.mark.parametrize("safeguard", BRIEFLY_S)
+def test_a_brief_search_finds_the_lack_of_a_safeguard(safeguard: str) -> None:
+    finding = find(safeguard, MOST_BRIEF, faults_s=BRIEFLY_S[safeguard])
     assert finding.seed is not None, f"nothing found in {MOST_BRIEF} seeds"
     assert finding.broken_in_force == ()
 
