@@ -46,8 +46,10 @@ def test_the_bug_is_found_by_the_test_and_only_by_a_failover(tmp_path: Path) -> 
     assert len(test[test.index("@pytest") :].splitlines()) <= 10
     kill = next(line for line in test.splitlines(True) if "kill_unclean" in line)
     healthy = test.replace(kill, "")
+    patient = buggy.replace("poll(1.0)", "poll(5.0)")  # a busy machine takes more than a second
+    assert patient != buggy
     for folder, job, checked in (
-        ("a_healthy", buggy, healthy),
+        ("a_healthy", patient, healthy),
         ("b_buggy", buggy, test),
         ("c_fixed", fixed, test),
     ):
