@@ -50,7 +50,10 @@ def _leave(turn: Turn, leaving: LeavingMember) -> ErrorCode:
         if error is not ErrorCode.none:
             return error
     log.info(
-        "member leaves group=%s member=%s reason=%s", group.group_id, member_id, leaving.reason
+        "member leaves group=%s member=%s reason=%s",
+        group.group_id,
+        member_id,
+        leaving.reason or "no reason",
     )
     turn.remove(member_id, JoinReply(ErrorCode.unknown_member_id))
     return ErrorCode.none
