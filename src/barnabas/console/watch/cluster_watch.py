@@ -37,6 +37,13 @@ _FOLDED: Final = {
     "election": "{} partitions of {} are led by other brokers",
     "isr": "the ISRs of {} partitions of {} changed",
 }
+_SOME: Final = 6  # events of one kind in all topics that are named one by one
+_OF_MANY: Final = {
+    "topic": "partitions were added",
+    "offline": "partitions have no leader",
+    "election": "partitions are led by other brokers",
+    "isr": "ISRs changed",
+}
 _WITHOUT_MEMBERS: Final = ("Empty", "Dead")
 _DESCRIBED_GROUPS: Final = 200  # whose members are watched
 _MANY: Final = 50  # events of one kind in one look that are named one by one
@@ -164,6 +171,7 @@ def decide_topic_events(before: TopicIndex, now: TopicIndex) -> Found:
         for name, row in now.topics.items()
         if name in before.topics and before.topics[name].sent != row.sent
     ]
+    events: list[tuple[str, str, str]] = []
     for name in changed[:_MANY]:
         former = {each.partition: each for each in read_partitions(before.topics[name])}
         found = [
@@ -171,7 +179,8 @@ def decide_topic_events(before: TopicIndex, now: TopicIndex) -> Found:
             for partition in read_partitions(now.topics[name])
             for event in _partition_events(name, former.get(partition.partition), partition)
         ]
-        yield from folded(name, found)
+        events += folded(name, found)
+    yield from folded_topics(events)
     if len(changed) > _MANY:
         yield "election", f"{len(changed) - _MANY} more topics changed", "topics"
 
@@ -186,6 +195,17 @@ def folded(topic: str, found: list[tuple[str, str, str]]) -> Found:
             yield from events
             continue
         yield kind, _FOLDED[kind].format(len(events), topic), f"topics/{topic}"
+
+
+def folded_topics(found: list[tuple[str, str, str]]) -> Found:
+    """Events of many topics, as when a broker comes back; more than some of one kind become one."""
+    for kind in dict.fromkeys(event[0] for event in found):
+        events = [event for event in found if event[0] == kind]
+        if len(events) <= _SOME:
+            yield from events
+            continue
+        topics = len({link for _, _, link in events})
+        yield kind, f"{_OF_MANY[kind]} in {topics} topics", "topics?sort=health"
 
 
 def _partition_events(topic: str, before: PartitionRow | None, now: PartitionRow) -> Found:
