@@ -7,7 +7,7 @@ import pytest
 from barnabas.console.cluster.acls import Acl, decide_access
 from barnabas.console.messages.filter_language import WrongFilter, compile_filter
 from barnabas.console.messages.message_view import hexdump, show_data
-from barnabas.console.watch.cluster_watch import folded
+from barnabas.console.watch.cluster_watch import folded, folded_topics, observe_groups
 from barnabas.console.watch.group_lags import SAMPLE_EVERY_MS, LagSample, with_gaps
 from barnabas.console.web.access import is_loopback
 from barnabas.console.web.rendering import relative_root
@@ -89,6 +89,29 @@ def test_many_changes_of_a_topic_are_one_event() -> None:
     many = few * 4
     (event,) = folded("orders", many)
     assert event[1] == "the ISRs of 12 partitions of orders changed"
+
+
+def test_changes_of_many_topics_are_one_event_of_each_kind() -> None:
+    few = [("isr", f"ISR of t{number}-0", f"topics/t{number}") for number in range(6)]
+    assert list(folded_topics(few)) == few
+    moved = [("election", "t0-0 is led by broker 1 in epoch 2", "topics/t0")]
+    many = [("isr", f"ISR of t{number}-0", f"topics/t{number}") for number in range(9)]
+    assert list(folded_topics(moved + many)) == [
+        *moved,
+        ("isr", "ISRs changed in 9 topics", "topics?sort=health"),
+    ]
+
+
+def test_a_group_whose_coordinator_moves_is_not_gone() -> None:
+    known = {"billing": 0}
+    for _ in range(9):
+        assert list(observe_groups(known, [])) == []
+    assert list(observe_groups(known, ["billing"])) == []
+    for _ in range(9):
+        assert list(observe_groups(known, [])) == []
+    assert list(observe_groups(known, [])) == [("group", "group billing is gone", "groups")]
+    ((_, what, link),) = observe_groups(known, ["a & b"])
+    assert (what, link) == ("group a & b appeared", "group?name=a+%26+b")
 
 
 def test_values_are_shown_by_what_they_are() -> None:

@@ -37,6 +37,14 @@ _FOLDED: Final = {
     "election": "{} partitions of {} are led by other brokers",
     "isr": "the ISRs of {} partitions of {} changed",
 }
+_SOME: Final = 6  # events of one kind in all topics that are named one by one
+_ABSENT_LOOKS: Final = 10
+_OF_MANY: Final = {
+    "topic": "partitions were added",
+    "offline": "partitions have no leader",
+    "election": "partitions are led by other brokers",
+    "isr": "ISRs changed",
+}
 _WITHOUT_MEMBERS: Final = ("Empty", "Dead")
 _DESCRIBED_GROUPS: Final = 200  # whose members are watched
 _MANY: Final = 50  # events of one kind in one look that are named one by one
@@ -74,6 +82,7 @@ class ClusterWatch:
         self._topics: TopicIndex | None = None
         self._groups: LagSnapshot | None = None
         self._members: Members | None = None
+        self._known: dict[str, int] = {}
         self._is_reached = True
         self.rates = TopicRates()
 
@@ -113,9 +122,11 @@ class ClusterWatch:
         is_few = len(alive) <= _DESCRIBED_GROUPS
         members = await read_members(self._client, alive) if is_few else None
         if self._groups is not None:
-            self._add_all(decide_group_events(self._groups, snapshot))
+            self._add_all(observe_groups(self._known, snapshot.groups))
             former = {name: each.group for name, each in self._groups.groups.items()}
             self._add_all(decide_rebalances(former, listed, self._members, members))
+        else:
+            self._known = dict.fromkeys(snapshot.groups, 0)
         self._groups, self._members = snapshot, members
 
     async def _measure(self, index: TopicIndex) -> None:
@@ -164,6 +175,7 @@ def decide_topic_events(before: TopicIndex, now: TopicIndex) -> Found:
         for name, row in now.topics.items()
         if name in before.topics and before.topics[name].sent != row.sent
     ]
+    events: list[tuple[str, str, str]] = []
     for name in changed[:_MANY]:
         former = {each.partition: each for each in read_partitions(before.topics[name])}
         found = [
@@ -171,7 +183,8 @@ def decide_topic_events(before: TopicIndex, now: TopicIndex) -> Found:
             for partition in read_partitions(now.topics[name])
             for event in _partition_events(name, former.get(partition.partition), partition)
         ]
-        yield from folded(name, found)
+        events += folded(name, found)
+    yield from folded_topics(events)
     if len(changed) > _MANY:
         yield "election", f"{len(changed) - _MANY} more topics changed", "topics"
 
@@ -186,6 +199,17 @@ def folded(topic: str, found: list[tuple[str, str, str]]) -> Found:
             yield from events
             continue
         yield kind, _FOLDED[kind].format(len(events), topic), f"topics/{topic}"
+
+
+def folded_topics(found: list[tuple[str, str, str]]) -> Found:
+    """Events of many topics, as when a broker comes back; more than some of one kind become one."""
+    for kind in dict.fromkeys(event[0] for event in found):
+        events = [event for event in found if event[0] == kind]
+        if len(events) <= _SOME:
+            yield from events
+            continue
+        topics = len({link for _, _, link in events})
+        yield kind, f"{_OF_MANY[kind]} in {topics} topics", "topics?sort=health"
 
 
 def _partition_events(topic: str, before: PartitionRow | None, now: PartitionRow) -> Found:
@@ -207,11 +231,20 @@ def _partition_events(topic: str, before: PartitionRow | None, now: PartitionRow
         yield "isr", f"ISR of {at}: broker {'; '.join(words)}", link
 
 
-def decide_group_events(before: LagSnapshot, now: LagSnapshot) -> Found:
-    """Groups that came and went."""
-    for name in now.groups:
-        if name not in before.groups:
+def observe_groups(known: dict[str, int], now: Iterable[str]) -> Found:
+    """Groups that came and went. `known` has in how many looks each has been absent.
+
+    While a coordinator moves, nobody lists its groups: one is gone after several looks only.
+    """
+    listed = dict.fromkeys(now, 0)
+    for name in listed:
+        if name not in known:
             yield "group", f"group {name} appeared", group_link(name)
-    for name in before.groups:
-        if name not in now.groups:
+    for name in [name for name in known if name not in listed]:
+        absent = known[name] + 1
+        if absent < _ABSENT_LOOKS:
+            listed[name] = absent
+        else:
             yield "group", f"group {name} is gone", "groups"
+    known.clear()
+    known.update(listed)
