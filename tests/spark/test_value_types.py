@@ -3,6 +3,7 @@
 import json
 import random
 from datetime import time
+from functools import reduce
 from typing import Any
 
 import pyarrow
@@ -24,7 +25,7 @@ from pyspark.sql.types import (
 
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.source.avro_values import PlainAvroDecoder, avro_schema
-from barnabas.spark.source.json_values import inferred
+from barnabas.spark.source.json_values import inferred, merged
 from barnabas.spark.source.protobuf_values import message_type
 from barnabas.spark.source.registry_schemas import avro_type, json_type
 from barnabas.spark.source.registry_values import plain
@@ -138,3 +139,24 @@ def test_the_reason_of_a_large_value_is_short() -> None:
     assert row["rawValue"] == value
     assert row["valueError"].startswith("the value does not fit the schema: Failed to parse")
     assert len(row["valueError"]) < 1000
+
+
+def test_many_values_have_the_type_that_they_have_one_by_one() -> None:
+    whole = {"n": 1, "t": "2026-11-18", "deep": {"x": [1.5], "e": {}}, "list": [{"a": 1}], "no": []}
+    chosen, texts = (
+        random.Random(24),
+        [b"5", b"{", b"", b"[]", b"null", b'{"n": 1180591620717411303}'],
+    )
+    for _ in range(200):
+        some = {name: each for name, each in whole.items() if chosen.random() < 0.7}
+        texts.append(json.dumps({**some, "f": chosen.choice([1, 2.5])}).encode())
+    chosen.shuffle(texts)
+    together = inferred(pa.array(texts, pa.binary()))
+    alone = reduce(merged, (inferred(pa.array([text], pa.binary())) for text in texts))
+    assert {field.name: field.type for field in together} == {
+        field.name: field.type for field in alone
+    }
+    assert together.field("t").type == pa.string()
+    # Beyond BIGINT, but no fraction: that would lose digits of all others.
+    large = [b'{"n": 1}'] * 20 + [b'{"n": 11805916207174113034240}']
+    assert inferred(pa.array(large, pa.binary())).field("n").type == pa.int64()

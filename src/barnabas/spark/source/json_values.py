@@ -6,12 +6,16 @@ depend on how values are grouped.
 """
 
 import io
+import re
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final
 
 from barnabas.spark.user_errors import WrongOption
 
 _BLOCK: Final = 64 * 1024 * 1024
+_FEW: Final = 16
+_LARGE: Final = re.compile(rb"\d{18}")
 _SPACE: Final = bytes.maketrans(b"\r\n", b"  ")
 
 
@@ -63,19 +67,24 @@ class JsonDecoder:
         ]
 
     def _read(self, texts: list[bytes]) -> Any:
-        joined = b'{"v":' + b'}\n{"v":'.join(t.translate(_SPACE) for t in texts) + b"}\n"
-        joined.decode()  # Arrow does not check that texts are UTF-8
-        table = self._json.read_json(
-            io.BytesIO(joined),
-            self._json.ReadOptions(use_threads=False, block_size=max(_BLOCK, len(joined))),
-            self._json.ParseOptions(
-                explicit_schema=self._schema, unexpected_field_behavior="ignore"
-            ),
-        )
-        if table.num_rows != len(texts):
-            raise ValueError("the value is more than one JSON object")
         pa: Any = import_module("pyarrow")
-        return pa.concat_arrays(table.column("v").chunks).cast(self._target)
+        options = self._json.ParseOptions(
+            explicit_schema=self._schema, unexpected_field_behavior="ignore"
+        )
+        return pa.concat_arrays(_parsed_values(texts, options).chunks).cast(self._target)
+
+
+def _parsed_values(texts: list[bytes], options: Any = None) -> Any:
+    """The values as Arrow's JSON reader reads them. Raises ValueError if one is not JSON."""
+    json: Any = import_module("pyarrow.json")
+    joined = b'{"v":' + b'}\n{"v":'.join(t.translate(_SPACE) for t in texts) + b"}\n"
+    joined.decode()  # Arrow does not check that texts are UTF-8
+    size = max(_BLOCK, len(joined))
+    reading = json.ReadOptions(use_threads=False, block_size=size)
+    table = json.read_json(io.BytesIO(joined), reading, options)
+    if table.num_rows != len(texts):
+        raise ValueError("the value is more than one JSON object")
+    return table.column("v")
 
 
 def _reason(error: Exception) -> str:
@@ -112,12 +121,36 @@ def inferred(values: Any) -> Any:
 
     Texts that look like timestamps stay texts: the next one may not look like one.
     """
+    return _inferred([text for text in values.to_pylist() if text is not None])
+
+
+def _inferred(texts: list[bytes]) -> Any:
     pa: Any = import_module("pyarrow")
+    types: Any = import_module("pyarrow.types")
+    if len(texts) > _FEW:
+        with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+            found = _parsed_values(texts).type
+            # Arrow makes large integers fractions, which would lose digits.
+            if types.is_struct(found) and not any(map(_LARGE.search, texts)):
+                return _with_texts(found)
+        middle = len(texts) // 2
+        return merged(_inferred(texts[:middle]), _inferred(texts[middle:]))
     kind = pa.struct([])
-    for text in values.to_pylist():
-        if text is not None and (found := _inferred_one(text)) is not None:
+    for text in texts:
+        if (found := _inferred_one(text)) is not None:
             kind = merged(kind, found)
     return kind
+
+
+def _with_texts(kind: Any) -> Any:
+    """The type with texts instead of timestamps."""
+    pa: Any = import_module("pyarrow")
+    types: Any = import_module("pyarrow.types")
+    if types.is_struct(kind):
+        return pa.struct([(field.name, _with_texts(field.type)) for field in kind])
+    if types.is_list(kind):
+        return pa.list_(_with_texts(kind.value_type))
+    return pa.string() if types.is_timestamp(kind) else kind
 
 
 def _inferred_one(text: bytes) -> Any:

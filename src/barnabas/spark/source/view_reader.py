@@ -120,7 +120,8 @@ def _record(viewed: ViewedTable, schema: StructType) -> StructType:
     kinds = {field.name: field.dataType for field in schema.fields}
     fields = StructType()
     for name, column in definition.columns.items():
-        fields = fields.add(name, kinds[column])
+        if column in kinds:  # newer columns than the query knows are left out
+            fields = fields.add(name, kinds[column])
     return record_schema(fields)
 
 

@@ -88,7 +88,8 @@ def _as_rows(batch: Any, schema: Any, definition: TableDefinition) -> Any:
     fields: dict[str, Any] = {}
     if definition.is_decoded:
         batch = batch.filter(compute.is_null(batch.column("valueError")))
-        for place, column in enumerate(definition.columns.values()):
+        known = [name for name in definition.columns.values() if name in schema.names]
+        for place, column in enumerate(known):
             fields[column] = compute.struct_field(batch.column("value"), [place])
     if DAY_COLUMN in definition.partition_by:
         fields[DAY_COLUMN] = _days(batch.column("timestamp"))
