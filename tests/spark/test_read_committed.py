@@ -14,7 +14,7 @@ from barnabas.spark.source.source_options import SourceOptions
 from tests.spark.conftest import Fill, started
 from tests.spark.test_failover import create
 from tests.spark.test_read_task import read_all, read_options
-from tests.spark.transactions import WITHIN_S, begun, commit_abort_commit
+from tests.spark.transactions import abort, begun, commit, commit_abort_commit
 from tests.support.broker import BrokerProcess
 from tests.support.cluster import Cluster
 
@@ -36,14 +36,14 @@ def test_a_batch_read_ends_before_the_first_open_transaction(
     fill()
     commit_abort_commit(served.bootstrap, topic)
     opened = begun(served.bootstrap, "d", topic)
-    begun(served.bootstrap, "e", topic).commit_transaction(WITHIN_S)
+    commit(begun(served.bootstrap, "e", topic), served.bootstrap, topic)
 
     def found(level: dict[str, str]) -> dict[str, int]:
         return names(read_all(read_options(served.bootstrap, topic, **level)))
 
     assert found(UNCOMMITTED) == dict.fromkeys("abcde", 5)
     assert found(COMMITTED) == {"a": 5, "c": 5}
-    opened.abort_transaction(WITHIN_S)
+    abort(opened, served.bootstrap, topic)
     assert found(COMMITTED) == {"a": 5, "c": 5, "e": 5}
 
 
@@ -51,7 +51,7 @@ def test_a_stream_waits_for_an_open_transaction(
     fill: Fill, served: BrokerProcess, topic: str
 ) -> None:
     fill()
-    begun(served.bootstrap, "a", topic).commit_transaction(WITHIN_S)
+    commit(begun(served.bootstrap, "a", topic), served.bootstrap, topic)
     opened = begun(served.bootstrap, "b", topic)
     given = {"kafka.bootstrap.servers": served.bootstrap, "subscribe": topic}
     options = SourceOptions.of(
@@ -60,7 +60,7 @@ def test_a_stream_waits_for_an_open_transaction(
     with closing(Query(options)) as query:
         end = query.latest(query.initial(), ReadAllAvailable())
         assert end[topic]["partitions"]["0"]["offset"] == 6, "five records and a marker"
-        opened.commit_transaction(WITHIN_S)
+        commit(opened, served.bootstrap, topic)
         assert query.latest(end, ReadAllAvailable())[topic]["partitions"]["0"]["offset"] == 12
 
 
@@ -87,7 +87,7 @@ def test_spark_returns_committed_records_in_batch_and_in_stream(
         .load()
     )
     assert _streamed(frame, tmp_path) == expected
-    opened.commit_transaction(WITHIN_S)
+    commit(opened, served.bootstrap, topic)
     assert _streamed(frame, tmp_path) == {"d": 5}
 
 
@@ -118,7 +118,7 @@ def test_a_new_leader_knows_which_transactions_are_aborted_and_which_are_open(
         create(cluster.bootstrap)
         commit_abort_commit(cluster.bootstrap, topic)
         opened = begun(cluster.bootstrap, "d", topic)
-        begun(cluster.bootstrap, "e", topic).commit_transaction(WITHIN_S)
+        commit(begun(cluster.bootstrap, "e", topic), cluster.bootstrap, topic)
 
         def found() -> dict[str, int]:
             return names(read_all(read_options(cluster.bootstrap, topic, **COMMITTED)))
@@ -126,5 +126,5 @@ def test_a_new_leader_knows_which_transactions_are_aborted_and_which_are_open(
         assert found() == {"a": 5, "c": 5}
         cluster.brokers[cluster.leader(topic)].kill()
         assert found() == {"a": 5, "c": 5}
-        opened.commit_transaction(WITHIN_S)
+        commit(opened, cluster.bootstrap, topic)
         assert found() == {"a": 5, "c": 5, "d": 5, "e": 5}
