@@ -79,7 +79,7 @@ def with_connection_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_default(context: typer.Context | None, parameter: str) -> bool:
-    """Whether neither the command line nor the environment gives the parameter."""
+    """True if neither the command line nor the environment gives the parameter."""
     source = None if context is None else context.get_parameter_source(parameter)
     return source is not None and source.name == "DEFAULT"
 
@@ -111,7 +111,7 @@ def given_security() -> "SecurityContext":
 
 
 def is_refusal(why: str) -> bool:
-    """Whether a connection ended with an alert of TLS.
+    """True if a connection ended with an alert of TLS.
 
     With TLS 1.3 a client has connected before the broker refuses its certificate.
     """

@@ -100,7 +100,7 @@ class ClientMeters:
             self.request.spend(took_ns / NS_PER_PERCENT)
 
 
-# What is measured, and whom the meter is for.
+# The quota that a meter measures, and its entity.
 _Key = tuple[str, QuotaEntity]
 
 

@@ -55,7 +55,7 @@ class ClusterSecurity(NamedTuple):
 
     @classmethod
     def is_of(cls, cluster: Path) -> bool:
-        """Whether an earlier run of the cluster was secure."""
+        """True if an earlier run of the cluster was secure."""
         return (cluster / "secure" / "users.properties").exists()
 
     @property

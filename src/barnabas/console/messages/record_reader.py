@@ -138,7 +138,7 @@ class RecordReader:
             return self._leaders
 
     async def _fetch_all(self) -> tuple[list[ReadMessage], ClusterFailed | None]:
-        """What all leaders return, and a failure that another attempt may overcome."""
+        """The records of all leaders, and a failure that another attempt may overcome."""
         wanted: dict[int, list[int]] = {}
         for number in self._wanted():
             wanted.setdefault(self._leaders.get(number, -1), []).append(number)
@@ -220,7 +220,7 @@ class RecordReader:
 
 
 class _Fetched(NamedTuple):
-    """What one leader returned."""
+    """The response of one leader."""
 
     messages: list[ReadMessage]
     out_of_range: list[int]

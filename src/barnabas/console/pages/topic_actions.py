@@ -139,7 +139,7 @@ async def decide_delete_records(page: Page, form: Form) -> Plan:
     ends = await page.cluster.client.offsets(leaders, leaders, -1)
     if absent := [str(at) for at in leaders if at not in ends]:
         raise ClusterFailed(f"The leader of {', '.join(absent)} does not answer")
-    # What is produced from now on stays, also if all of a partition was meant.
+    # Messages produced from now on stay, even if the person chose all of a partition.
     until = {at: end if before < 0 else min(before, end) for at, end in ends.items()}
     effects = []
     for at, to in until.items():
