@@ -89,11 +89,12 @@ def test_the_log_of_spark_is_kept_and_named_if_spark_fails(
 ) -> None:
     opens(monkeypatch, tmp_path)
     with (
-        pytest.raises(CommandFailed, match=r"broken \(Spark log: .*spark\.log\)"),
+        pytest.raises(CommandFailed, match=r"broken \(Spark log: .*\.log\)"),
         spark_session("mine", SparkPlace()),
     ):
         raise SparkCommandFailed("broken")
-    assert [path.read_text() for path in tmp_path.rglob("spark.log")] == ["words of Spark"]
+    # Of all that the session wrote, only the log.
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["words of Spark"]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,9 @@ def test_no_log_is_left_if_the_failure_is_not_sparks(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_work_is_retried_only_if_a_worker_started_late() -> None:
+def test_work_is_retried_only_if_a_worker_started_late_and_each_retry_is_reported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     failures = [SparkCommandFailed(f"reading: {LATE}"), SparkCommandFailed(f"reading: {LATE}")]
 
     def work() -> str:
@@ -163,6 +166,8 @@ def test_work_is_retried_only_if_a_worker_started_late() -> None:
         return "done"
 
     assert unless_late(work) == "done"
+    told = capsys.readouterr().err.splitlines()
+    assert [line.rpartition("; ")[2] for line in told] == ["attempt 2 of 30", "attempt 3 of 30"]
     failures = [SparkCommandFailed(f"never raised: {LATE}"), SparkCommandFailed("disk full")]
     with pytest.raises(SparkCommandFailed, match="disk full"):
         unless_late(work)

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -18,6 +17,7 @@ from barnabas.base.ports import free_port
 from barnabas.base.randomness import Random
 from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.spark.class_archive import WRITES_ARCHIVE, class_archive
+from barnabas.spark.session_directory import LOG, keep_log, session_directory
 from barnabas.spark.spark_errors import (
     SparkCommandFailed,
     explain,
@@ -34,7 +34,6 @@ EMBEDDED: Final = "local[*]"
 _EMBEDDED: Final = re.compile(r"local(\[(\d+|\*)\])?")
 _TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _CONNECT: Final = "SPARK_CONNECT_MODE_ENABLED"
-_LOG: Final = "spark.log"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _ENDED_WITHIN_S: Final = 60.0
 _ARCHIVED_WITHIN_S: Final = 300.0  # seconds, but on a busy machine minutes
@@ -78,17 +77,15 @@ def spark_session(
         with spark_failures():
             yield active
         return
-    directory, keep_log = Path(tempfile.mkdtemp(prefix="barnabas-spark-")), False
-    try:
-        # A command names what it was doing; no other error of Spark gets out with its stack.
-        with _opened(name, place, connect, topics, directory) as session, spark_failures():
-            yield session
-    except SparkCommandFailed as failure:
-        keep_log = True
-        raise CommandFailed(f"{failure} (Spark log: {directory / _LOG})") from None
-    finally:
-        if not keep_log:
-            shutil.rmtree(directory, ignore_errors=True)
+    with session_directory() as directory:
+        try:
+            # A command names what it was doing; no other error of Spark gets out with its stack.
+            with _opened(name, place, connect, topics, directory) as session, spark_failures():
+                yield session
+        except SparkCommandFailed as failure:
+            log = keep_log(directory)
+            where = f" (Spark log: {log})" if log is not None else ""
+            raise CommandFailed(f"{failure}{where}") from None
 
 
 def quiet_python() -> None:
@@ -154,7 +151,7 @@ def _opened(
                     yield session
         finally:
             # A signal may have ended the JVM before.
-            with _stderr_to(directory / _LOG), suppress(*spark_errors(), OSError):
+            with _stderr_to(directory / LOG), suppress(*spark_errors(), OSError):
                 classic.stop()
 
 
@@ -219,9 +216,9 @@ def _start(
     context: Any = SparkContext
     builder: Any = SparkSession.builder
     try:
-        with show_status("starting Java"), _stderr_to(directory / _LOG):
+        with show_status("starting Java"), _stderr_to(directory / LOG):
             context._ensure_initialized(conf=conf)
-        with show_status(f"starting Spark on {place.master}"), _stderr_to(directory / _LOG):
+        with show_status(f"starting Spark on {place.master}"), _stderr_to(directory / LOG):
             session: SparkSession = (
                 builder.appName(name).master(place.master).config(map=settings).getOrCreate()
             )

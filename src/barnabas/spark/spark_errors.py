@@ -1,6 +1,7 @@
 """Spark's errors as one sentence: without class names, SQLSTATEs, plans and stack traces."""
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -61,10 +62,21 @@ def spark_failures(doing: str = "") -> Iterator[None]:
 
 def unless_late(work: Callable[[], Result]) -> Result:
     """Return the result of `work`; retry it if a Python worker of Spark started too late."""
-    for _ in range(STARTS - 1):
+    for attempt in range(2, STARTS + 1):
         try:
             return work()
         except SparkCommandFailed as failure:
             if LATE not in str(failure):
                 raise
+        report_late(attempt)
     return work()
+
+
+def report_late(attempt: int) -> None:
+    """Print why the command takes so long: no setting of Spark makes it wait longer."""
+    print(
+        "Spark did not wait for its own Python process, which took more than 10 s to start on this"
+        f" busy machine; attempt {attempt} of {STARTS}",
+        file=sys.stderr,
+        flush=True,
+    )

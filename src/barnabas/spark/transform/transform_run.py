@@ -12,7 +12,7 @@ from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.dead_letters import dead_letters
 from barnabas.spark.small_files import Directory
 from barnabas.spark.source.stream_offset import lag_of
-from barnabas.spark.spark_errors import LATE, STARTS, spark_failures
+from barnabas.spark.spark_errors import LATE, STARTS, report_late, spark_failures
 from barnabas.spark.terminal import PipelineProgress, ShowProgress
 from barnabas.spark.transform.transform_queries import (
     TransformSpec,
@@ -59,6 +59,7 @@ class Running:
         self.starts += 1
         if LATE not in str(failure) or self.starts >= STARTS:
             raise failure
+        report_late(self.starts + 1)
         self.query = self.start()
         return True
 
