@@ -5,12 +5,14 @@ import zlib
 from typing import Any
 
 import pytest
+from cramjam import lz4
 from hypothesis import given
 from hypothesis import strategies as some
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.wire.records.batch import read_header
 from barnabas.wire.records.compression import Codec, compress
+from barnabas.wire.records.lz4_header import xxh32_of_few
 from barnabas.wire.records.message_sets import batch_of, messages_of
 from barnabas.wire.records.records import (
     ControlType,
@@ -55,6 +57,21 @@ def test_the_messages_in_a_compressed_one_become_one_batch_of_its_codec(codec: C
     assert [(each.offset, each.key, each.value) for each in read_records(batch)] == [
         (0, b"a", b"1"), (1, None, b"2"), (2, b"c", None),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [None, 1])
+def test_lz4_of_magic_0_has_another_checksum_in_its_header(size: int | None) -> None:
+    """As clients of Kafka 0.8 and 0.9 send it: computed over the magic number, too."""
+    inner = message(0, b"k", b"v")
+    frame = bytearray(lz4.compress(inner) if size else compress(Codec.LZ4, inner))
+    at = 14 if frame[4] & 0x08 else 6
+    assert frame[at] == xxh32_of_few(bytes(frame[4:at])) >> 8 & 0xFF
+    frame[at] = xxh32_of_few(bytes(frame[:at])) >> 8 & 0xFF
+    batch = batch_of(message(0, None, bytes(frame), codec=Codec.LZ4))
+    assert [each.value for each in read_records(batch)] == [b"v"]
+    assert code(batch_of, message(1, None, bytes(frame), codec=Codec.LZ4)) is (
+        ErrorCode.corrupt_message
+    )
 
 
 def test_a_message_of_magic_0_has_no_timestamp() -> None:

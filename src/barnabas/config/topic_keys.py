@@ -41,8 +41,8 @@ max.compaction.lag.ms long 9223372036854775807 >=1 medium acts
     How long a record stays uncompacted at most.
 max.message.bytes int 1048588 >=0 medium acts
     The largest record batch the topic accepts.
-message.downconversion.enable boolean true - low
-    Whether records are converted for clients with old formats; ignored: such fetches are refused.
+message.downconversion.enable boolean true - low acts
+    Whether records are converted for clients of Kafka 0.8 to 0.10, which are refused otherwise.
 message.format.version string 3.0-IV1 protocol-version medium
     The record format of old Kafka versions; ignored: the current format is always used.
 message.timestamp.after.max.ms long 9223372036854775807 >=0 medium acts

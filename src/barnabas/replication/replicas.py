@@ -61,6 +61,11 @@ class Replicas:
         """The replica in either role."""
         return self._leaders.get(topic_partition) or self._followers.get(topic_partition)
 
+    def down_converts(self, topic: str, partition: int) -> bool:
+        """Whether clients with old record formats may read the partition, if it is led here."""
+        leader = self._leaders.get((topic, partition))
+        return leader is None or leader.log.config.message_downconversion_enable
+
     def put(self, replica: Replica) -> None:
         """Give the partition this role in place of the one it had."""
         self.remove(replica.topic_partition)

@@ -436,6 +436,7 @@ class Node:
             self.gate,
             self.authorizer,
             Throttle(self._client_quotas, self.environment.stopwatch),
+            self.replicas,
         )
 
     def _produce(self) -> Produce:

@@ -17,6 +17,7 @@ CONSUMER = -1
 LATEST, EARLIEST = -1, -2
 OUT_OF_RANGE, CORRUPT = 1, 2
 UNKNOWN_TOPIC, TOO_LARGE, INVALID_GROUP, UNSUPPORTED = 3, 12, 24, 35
+INVALID_RECORD = 87
 PRODUCE, FETCH = 0, 1
 LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, CREATE_TOPICS, DELETE_TOPICS = 2, 8, 9, 19, 20
 OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS = 23, 32, 35
@@ -287,6 +288,23 @@ class TestMessageSets:
         assert answer == one_partition(topic, told)
         answer = old.ask(PRODUCE, 0, produce(topic, b"no message set at all"))
         assert answer == one_partition(topic, struct.pack(">ihq", 0, CORRUPT, -1))
+
+    def test_a_compacted_topic_refuses_a_message_without_a_key(
+        self, old: OldClient, client: Client
+    ) -> None:
+        topic = f"t-{uuid.uuid4().hex[:8]}"
+        client.create(topic, 1, cleanup_policy="compact")
+        answer = old.ask(PRODUCE, 0, produce(topic, message(0, 0, b"a")))
+        assert answer == one_partition(topic, struct.pack(">ihq", 0, INVALID_RECORD, -1))
+
+    def test_a_topic_may_have_conversion_disabled(self, old: OldClient, client: Client) -> None:
+        topic = f"t-{uuid.uuid4().hex[:8]}"
+        client.create(topic, 1, message_downconversion_enable="false")
+        client.produce(topic, [b"new"])
+        for version in range(4):
+            told = struct.pack(">ihq", 0, UNSUPPORTED, -1) + sized(b"")
+            answer = old.ask(FETCH, version, fetch_from(0, topic, version))
+            assert answer == (bytes(4) if version else b"") + one_partition(topic, told)
 
     def test_a_request_that_is_cut_short_ends_the_connection(
         self, old: OldClient, topic: str

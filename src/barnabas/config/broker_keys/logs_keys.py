@@ -88,8 +88,8 @@ log.message.timestamp.before.max.ms long 9223372036854775807 >=0 medium cluster-
     How far a producer's time may lie before the broker's.
 log.message.timestamp.after.max.ms long 9223372036854775807 >=0 medium cluster-wide acts
     How far a producer's time may lie after the broker's.
-log.message.downconversion.enable boolean true - low cluster-wide
-    Whether records are converted for clients with old formats; ignored: such fetches are refused.
+log.message.downconversion.enable boolean true - low cluster-wide acts
+    Whether records are converted for clients of Kafka 0.8 to 0.10, which are refused otherwise.
 log.dir.failure.timeout.ms long 30000 >=1 low
     How long a broker with a failed log directory waits for the controller to know; KRaft only.
 log.local.retention.ms long -2 >=-2 medium cluster-wide

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.base.offload import InlineOffload, Offload
+from barnabas.replication.replicas import Replicas
 from barnabas.security.authorizer import Authorizer
 from barnabas.security.client_quotas import ClientMeters
 from barnabas.server.metrics.request_statistics import RequestStatistics
@@ -75,7 +76,9 @@ class Dispatch:
         gate: StartupGate | None = None,
         authorizer: Authorizer | None = None,
         throttle: Throttle | None = None,
+        replicas: Replicas | None = None,
     ) -> None:
+        """`replicas` know whether the records of a partition are for old clients, too."""
         self._served = tuple(sorted({**frame_handlers, **message_handlers}))
         # By plain numbers, which are found without comparing them as enum members.
         self._apis = {int(key): APIS[key] for key in self._served}
@@ -88,6 +91,7 @@ class Dispatch:
         self._gate = gate
         self._authorizer = authorizer
         self._throttle = throttle
+        self._replicas = Replicas() if replicas is None else replicas
         self._rewriting = asyncio.Lock()
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply:
@@ -190,7 +194,10 @@ class Dispatch:
             if isinstance(answer, Refusal):
                 return answer
             whole = b"".join(answer) if isinstance(answer, list) else answer
-            write = partial(older_answer, key, version, whole, request.known)
+            known = request.known
+            if key == ApiKey.FETCH:
+                known = {each: known[each] for each in known if self._replicas.down_converts(*each)}
+            write = partial(older_answer, key, version, whole, known)
             async with self._rewriting:
                 return await self._offload(write)
 

@@ -24,6 +24,7 @@ _NO_TRANSACTION: Final = b"\xff\xff"
 _CONSUMER: Final = -1
 _NO_LIMIT: Final = 2**31 - 1
 _READ_UNCOMMITTED: Final = 0
+_UNKNOWN: Final = b"\xff" * 8
 _CONVERTED: Final = (ApiKey.PRODUCE, ApiKey.FETCH)
 
 # By topic and partition: of a Fetch the offset, of a Produce the error of its messages, if any.
@@ -63,7 +64,10 @@ def newer_request(key: int, version: int, frame: bytes) -> Rewritten:
 
 
 def older_answer(key: int, version: int, answer: bytes, known: Known) -> bytes:
-    """The answer, size first, in the version of the client; empty if it wants none."""
+    """The answer, size first, in the version of the client; empty if it wants none.
+
+    A fetched partition that is not `known` is refused: its topic is not down-converted.
+    """
     if not answer:
         return answer
     if key == ApiKey.PRODUCE:
@@ -106,8 +110,8 @@ def _older_produce(version: int, read: "_Reader", refused: Known) -> bytes:
         out += _string(topic)
         for _ in read.array(out):
             partition, code, base_offset = read.int32(), read.int16(), read.take(8)
-            if code == ErrorCode.invalid_record:  # the log was given none
-                code = refused.get((topic, partition), int(ErrorCode.corrupt_message))
+            if code == ErrorCode.invalid_record:  # perhaps since the log was given none
+                code = refused.get((topic, partition), code)
             out += _INT.pack(partition) + _SHORT.pack(code) + base_offset
             appended = read.take(8)
             if version >= 2:
@@ -150,10 +154,14 @@ def _older_fetch(version: int, read: "_Reader", offsets: Known) -> bytes:
             for _ in range(read.int32()):  # aborted transactions
                 read.take(8 + 8)
             records = read.take(max(read.int32(), 0))
-            try:
-                messages = messages_of(records, magic, offsets.get((topic, partition), 0))
-            except BrokerError as e:
-                code, messages = int(e.code), b""
+            offset, messages = offsets.get((topic, partition)), b""
+            if offset is None:
+                code, high_watermark = int(ErrorCode.unsupported_version), _UNKNOWN
+            else:
+                try:
+                    messages = messages_of(records, magic, offset)
+                except BrokerError as e:
+                    code = int(e.code)
             out += _INT.pack(partition) + _SHORT.pack(code) + high_watermark + _sized(messages)
     return bytes(out)
 

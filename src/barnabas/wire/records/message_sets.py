@@ -21,6 +21,7 @@ from barnabas.wire.records.batch import (
     read_header,
 )
 from barnabas.wire.records.compression import Codec, decompress
+from barnabas.wire.records.lz4_header import with_right_checksum
 from barnabas.wire.records.records import Record, build_batch, corrupt, read_records
 
 # Records here become objects, so they may take less memory than those of a batch that stays bytes.
@@ -43,10 +44,13 @@ def batch_of(message_set: bytes | memoryview) -> bytearray:
     """
     records: list[Record] = []
     codec = Codec.NONE
-    for _, attributes, record in _messages(message_set):
+    for magic, attributes, record in _messages(message_set):
         if attributes & CODEC_MASK:
             codec = _codec(attributes)
-            inner = decompress(codec, record.value or b"", MAX_CONVERTED_SIZE)
+            value = record.value or b""
+            if codec == Codec.LZ4 and not magic:
+                value = with_right_checksum(value)
+            inner = decompress(codec, value, MAX_CONVERTED_SIZE)
             for _, nested, each in _messages(inner):
                 if nested & CODEC_MASK:
                     raise corrupt("a compressed message within another")
