@@ -1,6 +1,7 @@
 """The cases of `bench compare --clients`."""
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -64,7 +65,8 @@ def test_every_client_has_the_same_rows_except_unsupported_ones() -> None:
     assert len(set(rows)) == len(rows)
     of_first = {name for client, name in rows if client == "a"}
     of_second = {name for client, name in rows if client == "b"}
-    assert of_second - of_first == {KIP_848, "end-to-end latency, mean"}
+    of_kip_848 = {KIP_848, f"{KIP_848}: client's CPU"}
+    assert of_second - of_first == {*of_kip_848, "end-to-end latency, mean"}
     assert of_first - of_second == {"end-to-end latency, p50", "end-to-end latency, p99"}
 
 
@@ -88,7 +90,8 @@ def test_a_fast_client_measures_several_times_and_the_median_counts() -> None:
     values = iter([3.0, 1.0, 2.0])
     effort = Thrice(1, FULL_BYTES, 0.1, 0, 0.0)
     turns = client_cases.in_turns(lambda *_: (next(values), 1.0), Site(""), effort)
-    assert [next(turns), next(turns)] == [None, None], "the other system goes on between them"
+    figures = [next(turns) for _ in range(3)]
+    assert figures == [(3.0, 1.0), (1.0, 1.0), (2.0, 1.0)], "the other goes on after each"
     with pytest.raises(StopIteration) as found:
         next(turns)
     assert found.value.value == [2.0, 1.0]
@@ -113,6 +116,24 @@ def test_topics_to_read_are_written_once_and_deleted_from_external_clusters(
         data.delete()
         again = Data().topic(site, SKEWED, LITTLE)
         assert log_end_offset(server.bootstrap, again, 1) == 2500
+
+
+def test_a_row_of_the_clients_cpu_time_is_beside_each_reading_and_has_no_goal() -> None:
+    (case,) = (each for each in cases(Driver("a", ())) if each.key == "a: consume, 6 partitions")
+    assert [(row.name, row.unit, row.goal, row.detail) for row in case.metrics] == [
+        ("consume, 6 partitions", "MB/s", 1.0, False),
+        ("consume, 6 partitions: client's CPU", "s/GB", None, True),
+    ]
+
+
+def test_the_clients_cpu_time_is_that_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    spends = "import json; sum(range(3_000_000)); print(json.dumps(dict(messages=500, seconds=2)))"
+    monkeypatch.setattr(Data, "topic", lambda *_: "t")
+    client = Client(Driver("a", (sys.executable, "-c", spends)), Data())
+    rate, cpu = client.consumed(BASE, Site("nowhere"), LITTLE)
+    assert rate == 0.25
+    # Of 500 KB; a sum of three million takes some hundredths of a second.
+    assert 0.01 < cpu * 500e3 / 1e9 < 5.0
 
 
 def test_a_cluster_without_kip_848_groups_is_measured_with_a_classic_group(
@@ -211,7 +232,7 @@ def test_two_addresses_are_compared_with_a_client_and_keep_no_topic(tmp_path: Pa
         topics = AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(timeout=20).topics
     assert told.exit_code == 0, told.output
     rows = json.loads((tmp_path / "r" / "clients.json").read_text())["rows"]
-    assert len(rows) == 5
+    assert Counter(row["unit"] for row in rows) == {"MB/s": 5, "s/GB": 2}
     assert all(row["ours"][0] > 0 and row["theirs"][0] > 0 for row in rows)
     assert [name for name in topics if not name.startswith("__")] == []
 

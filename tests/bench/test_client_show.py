@@ -46,6 +46,15 @@ def test_the_table_has_a_column_per_client_and_ratios_in_its_cells() -> None:
     )
 
 
+def test_a_row_that_cannot_be_told_apart_is_marked_and_details_are_with_their_client() -> None:
+    cpu = CaseMetric("consume: client's CPU", "s/GB", less=True, client="Java", detail=True)
+    turns = [0.9, 0.95, 0.97, 1.0, 1.1, 1.2]
+    rows = [Compared(JAVA, [9.0], [10.0], turns), Compared(cpu, [2.0], [2.0])]
+    found = Comparison("ours", "theirs", rows, [])
+    assert ratios(found) == (["", "Java"], [["consume", "0.90 ✗ ≈"]])
+    assert "| consume: client's CPU | 2 s/GB | 2 s/GB | 1.00 |  |" in as_markdown(found, {})
+
+
 def test_each_client_has_a_table_with_the_figures_of_both() -> None:
     text = as_markdown(FOUND, {"cores": 2})
     assert text.startswith("# ours beside theirs, by client\n\ncores 2\n\n")

@@ -14,9 +14,10 @@ import pytest
 from barnabas.bench.compare import compare_cases
 from barnabas.bench.compare.compare_cases import CASES, Case, CaseMetric, Effort, Turns
 from barnabas.bench.compare.compare_cold import StillCached, cached_share, forget
-from barnabas.bench.compare.compare_run import Compared, compare
-from barnabas.bench.compare.compare_show import as_html, cells, draw, write
+from barnabas.bench.compare.compare_run import Compared, Comparison, compare
+from barnabas.bench.compare.compare_show import as_html, cells, draw, tally, write
 from barnabas.bench.compare.compare_sites import Site, System
+from barnabas.bench.compare.median_interval import Verdict, median_interval
 from barnabas.bench.limits.clients_bench import RecordsMissing
 
 EFFORT = Effort(3, 1_000, 0.1, 10, 0.0)
@@ -68,6 +69,51 @@ def test_a_goal_is_shown_with_the_rounds_that_reach_it() -> None:
     assert cells(reached)[-2:] == ["2.00 (1.00-3.00)", "✓ ≥ 2, 2 of 3 rounds"]
     missed = Compared(TIME, [1.0, 1.0, 0.1], [1.0, 1.0, 1.0])
     assert cells(missed)[-1] == "✗ ≤ 0.5, 1 of 3 rounds"
+
+
+def test_an_interval_says_whether_a_goal_is_met_missed_or_cannot_be_told() -> None:
+    low, high = [0.9, 0.95, 0.97, 0.98, 0.96, 0.99], [1.0, 1.1, 1.2, 1.3, 1.1, 1.0]
+    rate = CaseMetric("rate", "MB/s", goal=1.0)
+    missed = Compared(rate, [0.97], [1.0], low)
+    assert (missed.interval, missed.verdict) == ((0.9, 0.99), Verdict.MISSED)
+    assert Compared(rate, [1.1], [1.0], high).verdict is Verdict.MET
+    both = Compared(rate, [0.97], [1.0], low[:3] + high[:3])
+    assert (both.interval, both.verdict) == ((0.9, 1.2), Verdict.UNDECIDED)
+    assert both.met is False, "by the median, whatever the interval says"
+    assert cells(both)[-1] == "✗ ≥ 1, 0 of 1 rounds; ≈ 0.90-1.20, 6 pairs"
+    less = CaseMetric("latency", "ms", less=True, goal=1.0)
+    assert Compared(less, [0.97], [1.0], low).verdict is Verdict.MET
+    few = Compared(rate, [0.97], [1.0], low[:5])
+    assert (few.interval, few.verdict) == (None, None)
+    found = Comparison("ours", "theirs", [missed, both, few], [])
+    assert tally(found) == (
+        "Of 3 goals 0 are met and 3 missed by the median. By the interval 0 are met, 1 missed, and"
+        " 1 cannot be told apart from their goal; 1 have too few pairs."
+    )
+
+
+def test_turns_make_pairs_and_rounds_do_where_a_case_has_no_turns(tmp_path: Path) -> None:
+    figures = {"ours": [(6.0,), (8.0,), (9.0,)], "theirs": [(2.0,), (4.0,)]}
+
+    def in_turns(site: Site, effort: Effort) -> Turns:
+        yield from figures[site.bootstrap]
+        return (5.0,)
+
+    cases = [Case("a", (RATE,), in_turns), Case("b", (RATE,), lambda *_: (7.0,))]
+    effort = replace(EFFORT, repeat=2)
+    found = compare(system("ours"), system("theirs"), cases, effort, tmp_path, silent)
+    turns, rounds = found.rows
+    assert turns.pairs == [3.0, 2.0, 3.0, 2.0]
+    assert rounds.pairs == rounds.ratios == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("count", "ranks"), [(5, None), (6, (0, 5)), (9, (1, 7)), (12, (2, 9)), (20, (5, 14))]
+)
+def test_an_interval_has_the_ranks_of_the_binomial_table(
+    count: int, ranks: tuple[int, int] | None
+) -> None:
+    assert median_interval([float(each) for each in reversed(range(count))]) == ranks
 
 
 def test_a_turn_is_followed_by_another_as_long_as_that_would_end_in_time() -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from barnabas.bench.clusters.bench_topics import delete_topic, log_end_offset
-from barnabas.bench.compare.client_driver import Driver, run
+from barnabas.bench.compare.client_driver import Driver, cpu_seconds, run
 from barnabas.bench.compare.client_members import Readers
 from barnabas.bench.compare.compare_cases import Case, CaseMetric, Effort, Turns
 from barnabas.bench.compare.compare_load import ClientLoad, new_topic, produce, topic
@@ -48,6 +48,7 @@ READ: Final = (
     ("consume, 6 partitions, 100 B", SMALL),
     ("consume, 6 partitions, 90 % in one", SKEWED),
 )
+BY_THREE: Final = "consume, 6 partitions, group of three"
 KIP_848: Final = "consume, 6 partitions, KIP-848 group"
 _OURS: Final = uuid4().hex[:8]  # others may compare there, too
 _GROUPS = count()
@@ -92,29 +93,38 @@ class Client:
     driver: Driver
     data: Data
 
-    def produced(self, load: ClientLoad, site: Site, effort: Effort) -> tuple[float]:
-        """MB/s until the last message is acknowledged. Raises RecordsMissing if some are not in
-        the log."""
+    def produced(self, load: ClientLoad, site: Site, effort: Effort) -> tuple[float, float]:
+        """MB/s until the last message is acknowledged, and the client's CPU seconds for a GB.
+
+        Raises RecordsMissing if some are not in the log.
+        """
+        before_s = cpu_seconds()
         with topic(site, load.partitions) as name:
-            return (self._produce(site, name, load, effort),)
+            rate = self._produce(site, name, load, effort)
+            used_s = cpu_seconds() - before_s
+        return rate, _per_gb(used_s, messages(load, effort, self.driver.name), load)
 
     def consumed(
         self, load: ClientLoad, site: Site, effort: Effort, use: str = "", protocol: str = "classic"
-    ) -> tuple[float]:
-        """MB/s from the first assignment on."""
+    ) -> tuple[float, float]:
+        """MB/s from the first assignment on, and the client's CPU seconds for a GB."""
+        name = self.data.topic(site, load, effort, use)
+        before_s = cpu_seconds()
         found = self._run(
             site,
             role="consume",
-            topic=self.data.topic(site, load, effort, use),
+            topic=name,
             group=_group(),
             messages=messages(load, effort, self.driver.name),
             protocol=protocol,
             shared=False,
         )
-        return (found["messages"] * load.record_bytes / 1e6 / found["seconds"],)
+        used_s = cpu_seconds() - before_s
+        rate = found["messages"] * load.record_bytes / 1e6 / found["seconds"]
+        return rate, _per_gb(used_s, found["messages"], load)
 
-    def consumed_in_new_protocol(self, site: Site, effort: Effort) -> tuple[float]:
-        """MB/s in a KIP-848 group, or in a classic one if the cluster has none."""
+    def consumed_in_new_protocol(self, site: Site, effort: Effort) -> tuple[float, float]:
+        """The same in a KIP-848 group, or in a classic one if the cluster has none."""
         protocol = "consumer" if has_consumer_groups(site.bootstrap) else "classic"
         return self.consumed(BASE, site, effort, protocol=protocol)
 
@@ -133,8 +143,8 @@ class Client:
             )
         return into, out
 
-    def consumed_behind_a_writer(self, site: Site, effort: Effort) -> tuple[float]:
-        """MB/s of old messages while others write new ones to the same partitions."""
+    def consumed_behind_a_writer(self, site: Site, effort: Effort) -> tuple[float, float]:
+        """The same for old messages while others write new ones to the same partitions."""
         use = "old and new"
         name = self.data.topic(site, BASE, effort, use)
         with paced_writer(site, name, BASE, NEW_MESSAGES_PER_SECOND):
@@ -210,14 +220,17 @@ def _cases_of(driver: Driver, data: Data) -> dict[str, Case]:
         "produce, 1,000 B": partial(client.produced, BASE),
         "produce, 100 B": partial(client.produced, SMALL),
         **{name: partial(client.consumed, load) for name, load in READ},
-        "consume, 6 partitions, group of three": client.consumed_by_three,
+        BY_THREE: client.consumed_by_three,
         "consume, old messages while new come": client.consumed_behind_a_writer,
     }
     if "consumer" in driver.protocols:
         found[KIP_848] = client.consumed_in_new_protocol
     # Kafka 3.9 has such groups with KRaft only, as a preview: the other side is a classic group.
     rows = {name: replace(_rate(name), goal=None if name == KIP_848 else 1.0) for name in found}
-    cases = {name: _case(driver, name, measure, rows[name]) for name, measure in found.items()}
+    cases = {
+        name: _case(driver, name, measure, rows[name], *_details(name))
+        for name, measure in found.items()
+    }
     both = (_rate("produce while consuming"), _rate("consume while producing"))
     cases["at once"] = _case(driver, "at once", client.at_once, *both)
     latencies = (
@@ -236,11 +249,10 @@ def in_turns(measure: Measure, site: Site, effort: Effort) -> Turns:
     found: list[Sequence[float]] = []
     took_s: list[float] = []
     while effort.has_time(took_s):
-        if found:
-            yield
         start = time.perf_counter()
         found.append(measure(site, effort))
         took_s.append(time.perf_counter() - start)
+        yield found[-1]
     return [median(values) for values in zip(*found, strict=True)]
 
 
@@ -253,6 +265,17 @@ def _case(driver: Driver, name: str, measure: Measure, *rows: CaseMetric) -> Cas
 
 def _rate(name: str) -> CaseMetric:
     return CaseMetric(name, "MB/s", goal=1.0)
+
+
+def _details(name: str) -> tuple[CaseMetric, ...]:
+    """The rows of a case that have no goal: what the client itself takes is no broker's doing."""
+    if name == BY_THREE:
+        return ()
+    return (CaseMetric(f"{name}: client's CPU", "s/GB", less=True, detail=True),)
+
+
+def _per_gb(seconds: float, messages: int, load: ClientLoad) -> float:
+    return seconds * 1e9 / (messages * load.record_bytes)
 
 
 def _group() -> str:

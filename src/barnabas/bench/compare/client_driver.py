@@ -23,7 +23,7 @@ Kafka's own tools, which have no `skew`, `first_s`, `p50_ms` and `p99_ms`, but a
 """
 
 import json
-import os
+import resource
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class Driver:
 
 def run(driver: Driver, spec: Mapping[str, object]) -> dict[str, Any]:
     """Run one measurement in a subprocess. Raises ClientFailed."""
-    before_s = _cpu_seconds()
+    before_s = cpu_seconds()
     try:
         ended = subprocess.run(
             [*ENDING_WITH_US, *driver.command, json.dumps(spec)],
@@ -69,15 +69,15 @@ def run(driver: Driver, spec: Mapping[str, object]) -> dict[str, Any]:
         )
     except subprocess.TimeoutExpired:
         # Much CPU time: it turned in circles. Next to none: it waited for the cluster or itself.
-        what = f"{ENDS_WITHIN_S:.0f} s, with {_cpu_seconds() - before_s:.0f} s of CPU time"
+        what = f"{ENDS_WITHIN_S:.0f} s, with {cpu_seconds() - before_s:.0f} s of CPU time"
         raise ClientFailed(f"{driver.name} did not end within {what}") from None
     return answer(driver, ended.returncode, ended.stdout, ended.stderr)
 
 
-def _cpu_seconds() -> float:
+def cpu_seconds() -> float:
     """Of the processes that were started here and have ended."""
-    used = os.times()
-    return used.children_user + used.children_system
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def answer(driver: Driver, code: int, stdout: str, stderr: str) -> dict[str, Any]:

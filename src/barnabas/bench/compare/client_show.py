@@ -23,13 +23,16 @@ from barnabas.bench.compare.compare_show import (
     page,
     save,
     saved,
-    show_failures,
+    show_summary,
 )
+from barnabas.bench.compare.median_interval import Verdict
 
 RATIOS: Final = (
     "Each client runs in its own process, with its defaults. A row is a kind of load, a"
     " column a client, and a cell the ratio of {ours} to {theirs}, with ✓ or ✗ where"
-    " it meets or misses its goal: at least 1 for MB/s, at most 1 for latencies. Apache Kafka in"
+    " it meets or misses its goal: at least 1 for MB/s, at most 1 for latencies; and with ≈ where"
+    " the two cannot be told apart. The client's CPU time has no goal: where it is equal, and the"
+    " client is the limit, no broker can be faster. Apache Kafka in"
     " ZooKeeper mode has no KIP-848 groups: in that row its figure is of a classic group."
 )
 _MARKS: Final = {None: "", True: " ✓", False: " ✗"}
@@ -47,8 +50,9 @@ def by_client(found: Comparison) -> dict[str, list[Compared]]:
 def ratios(found: Comparison) -> tuple[list[str], list[list[str]]]:
     """Heads and lines of the table of ratios; a cell is empty where a client has no such row."""
     clients = list(by_client(found))
-    place = {(row.metric.name, row.metric.client): row for row in found.rows}
-    names = list(dict.fromkeys(row.metric.name for row in found.rows))
+    rows = [row for row in found.rows if not row.metric.detail]
+    place = {(row.metric.name, row.metric.client): row for row in rows}
+    names = list(dict.fromkeys(row.metric.name for row in rows))
     lines = [[name, *(_cell(place.get((name, client))) for client in clients)] for name in names]
     return ["", *clients], lines
 
@@ -56,7 +60,8 @@ def ratios(found: Comparison) -> tuple[list[str], list[list[str]]]:
 def _cell(row: Compared | None) -> str:
     if row is None:
         return ""
-    return f"{cells(row)[3]}{_MARKS[row.met]}"
+    unsure = f" {row.verdict.value}" if row.verdict is Verdict.UNDECIDED else ""
+    return f"{cells(row)[3]}{_MARKS[row.met]}{unsure}"
 
 
 def show(console: Console, found: Comparison) -> None:
@@ -74,7 +79,7 @@ def show(console: Console, found: Comparison) -> None:
         for row in rows:
             figures.add_row(*cells(row))
         console.print(figures)
-    show_failures(console, found)
+    show_summary(console, found)
 
 
 def write(found: Comparison, facts: Facts, folder: Path) -> list[Path]:
@@ -117,12 +122,13 @@ def draw(found: Comparison) -> dict[str, bytes]:
         from matplotlib.figure import Figure
     except ImportError:
         return {}
-    names = list(dict.fromkeys(row.metric.name for row in reversed(found.rows)))
+    rows = [row for row in reversed(found.rows) if not row.metric.detail]
+    names = list(dict.fromkeys(row.metric.name for row in rows))
     figure = Figure(figsize=(10, 1.6 + 0.42 * len(names)), layout="constrained")
     axes = figure.subplots()
     groups = by_client(found)
-    for number, (client, rows) in enumerate(groups.items()):
-        measured = [row for row in rows if row.ratios]
+    for number, (client, of_client) in enumerate(groups.items()):
+        measured = [row for row in of_client if row.ratios and not row.metric.detail]
         shift = 0.6 * (0.5 - (number + 0.5) / len(groups))
         axes.errorbar(
             [row.ratio for row in measured],

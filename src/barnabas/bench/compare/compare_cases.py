@@ -67,15 +67,17 @@ class Effort:
         return not took_s or sum(took_s) + took_s[-1] <= self.load_s
 
 
-# A measurement that yields to the other system after each of its turns.
-Turns = Generator[None, None, Sequence[float]]
+# A measurement that yields to the other system after each of its turns: the figures of the turn,
+# if it has any.
+Turns = Generator[Sequence[float] | None, None, Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
 class CaseMetric:
     """One row; `goal` is the minimal ratio of ours to theirs, or the maximal if less is better.
 
-    `client`: the client that measures it, if there are several.
+    `client`: the client that measures it, if there are several. `detail`: it is left out of the
+    table of all clients.
     """
 
     name: str
@@ -83,6 +85,7 @@ class CaseMetric:
     less: bool = False
     goal: float | None = None
     client: str = ""
+    detail: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,7 @@ def moved(load: ClientLoad, site: Site, effort: Effort) -> Turns:
             written_s.append(seconds)
             os.sync()  # or the faster writer would have more of its log on the way to the disk
         while effort.has_time(read_s):
-            yield
+            yield None
             read_s.append(consume(site, name, load.partitions, count))
     megabyte = 1e6 / load.record_bytes  # of messages
     return sent / megabyte / sum(written_s), count / megabyte / median(read_s)

@@ -27,6 +27,7 @@ from barnabas.bench.compare.client_driver import ClientFailed
 from barnabas.bench.compare.compare_cases import Case, CaseMetric, Effort, Turns
 from barnabas.bench.compare.compare_cold import StillCached
 from barnabas.bench.compare.compare_sites import Site, System
+from barnabas.bench.compare.median_interval import Interval, Verdict, judged, median_interval
 from barnabas.bench.compare.signals import signalled_once
 from barnabas.bench.limits.clients_bench import RecordsMissing
 from barnabas.bench.limits.load_generator import LoadFailed
@@ -59,11 +60,15 @@ WarmUp = Callable[[Site], None]
 
 @dataclass(slots=True)
 class Compared:
-    """One row: the figures of both systems by round; empty if no round succeeded."""
+    """One row: the figures of both systems by round; empty if no round succeeded.
+
+    `turns`: the ratios of all pairs of turns, of all rounds, where the figures of turns are known.
+    """
 
     metric: CaseMetric
     ours: list[float] = field(default_factory=list)
     theirs: list[float] = field(default_factory=list)
+    turns: list[float] = field(default_factory=list)
 
     @property
     def ratios(self) -> list[float]:
@@ -73,6 +78,23 @@ class Compared:
     @property
     def ratio(self) -> float:
         return median(self.ratios)
+
+    @property
+    def pairs(self) -> list[float]:
+        """The ratios of what was measured one right after the other: turns, or rounds."""
+        return self.turns or self.ratios
+
+    @property
+    def interval(self) -> Interval | None:
+        """The 95 % interval for the median of the pairs; None with too few of them."""
+        return median_interval(self.pairs)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The goal as judged by the interval; None without a goal or an interval."""
+        if self.metric.goal is None or self.interval is None:
+            return None
+        return judged(self.interval, self.metric.goal, self.metric.less)
 
     @property
     def met(self) -> bool | None:
@@ -222,6 +244,7 @@ def _round(
     case, start = course.case, time.perf_counter()
     values: dict[int, Sequence[float]] = {}
     begun: dict[int, Turns] = {}
+    turns: tuple[list[Sequence[float]], list[Sequence[float]]] = [], []
     waiting = deque((0, 1) if number % 2 == 0 else (1, 0))
     try:
         while waiting:
@@ -234,7 +257,7 @@ def _round(
             with clusters.one_for(case, system) as site:
                 if index not in begun:
                     begun[index] = _in_turns(case.measure(site, effort))
-                if (found := _turn(begun[index])) is None:
+                if (found := _turn(begun[index], turns[index])) is None:
                     waiting.append(index)
                 else:
                     values[index] = found
@@ -252,6 +275,10 @@ def _round(
     for row, ours, theirs in zip(course.rows, values[0], values[1], strict=True):
         row.ours.append(ours)
         row.theirs.append(theirs)
+    for first, second in zip(*turns, strict=False):  # the faster system has more turns
+        for row, ours, theirs in zip(course.rows, first, second, strict=True):
+            if theirs:
+                row.turns.append(ours / theirs)
     course.took_s = time.perf_counter() - start
 
 
@@ -274,13 +301,15 @@ def _in_turns(work: Sequence[float] | Turns) -> Turns:
     return (yield from work) if isinstance(work, Generator) else work
 
 
-def _turn(work: Turns) -> Sequence[float] | None:
-    """The figures, if that was the last turn."""
+def _turn(work: Turns, turns: list[Sequence[float]]) -> Sequence[float] | None:
+    """The figures of all turns, if that was the last; those of one turn are kept in `turns`."""
     try:
-        next(work)
+        figures = next(work)
     except StopIteration as over:
         found: Sequence[float] = over.value
         return found
+    if figures is not None:
+        turns.append(figures)
     return None
 
 

@@ -3,6 +3,7 @@
 import html
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.table import Table
 
 from barnabas.bench.bench_report import in_one_line
 from barnabas.bench.compare.compare_run import Compared, Comparison
+from barnabas.bench.compare.median_interval import Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +29,10 @@ HOW_TO_READ: Final = (
     " and requests, below 1 for seconds, memory and CPU time. Shown is the median of the rounds'"
     " ratios, with the lowest and the highest. The figures of each system are medians of its own"
     " rounds, so the ratio need not be one divided by the other. A goal is met (✓) or missed (✗) by"
-    " the median; beside it stands how many rounds would have met it by themselves."
+    " the median; beside it stands how many rounds would have met it by themselves. Then comes the"
+    " 95 % interval for the median of the pairs, which are the turns or the rounds of both systems"
+    " one right after the other: all of it meets the goal (✓), none of it does (✗), or a part, so"
+    " that the two cannot be told apart (≈)."
 )
 Facts = Mapping[str, str | int]
 _STYLES: Final = {None: "", True: "green", False: "red"}
@@ -66,7 +71,26 @@ def _goal(row: Compared) -> str:
     mark = {None: "", True: "✓ ", False: "✗ "}[row.met]
     goal = f"{mark}{'≤' if row.metric.less else '≥'} {row.metric.goal:g}"
     # How sure that is: the ratio is the median of the rounds.
-    return f"{goal}, {row.rounds_met} of {len(row.ratios)} rounds" if row.ratios else goal
+    goal = f"{goal}, {row.rounds_met} of {len(row.ratios)} rounds" if row.ratios else goal
+    if row.verdict is None or row.interval is None:
+        return goal
+    low, high = row.interval
+    return f"{goal}; {row.verdict.value} {low:.2f}-{high:.2f}, {len(row.pairs)} pairs"
+
+
+def tally(found: Comparison) -> str:
+    """How many goals are met, by the median and by the interval; empty without an interval."""
+    rows = [row for row in found.rows if row.met is not None]
+    verdicts = Counter(row.verdict for row in rows)
+    if all(verdict is None for verdict in verdicts):
+        return ""
+    met = sum(row.met is True for row in rows)
+    few = f"; {verdicts[None]} have too few pairs" if verdicts[None] else ""
+    return (
+        f"Of {len(rows)} goals {met} are met and {len(rows) - met} missed by the median. By the"
+        f" interval {verdicts[Verdict.MET]} are met, {verdicts[Verdict.MISSED]} missed, and"
+        f" {verdicts[Verdict.UNDECIDED]} cannot be told apart from their goal{few}."
+    )
 
 
 def heads(found: Comparison) -> list[str]:
@@ -80,10 +104,12 @@ def show(console: Console, found: Comparison) -> None:
     for row in found.rows:
         table.add_row(*cells(row), style=_STYLES[row.met])
     console.print(table)
-    show_failures(console, found)
+    show_summary(console, found)
 
 
-def show_failures(console: Console, found: Comparison) -> None:
+def show_summary(console: Console, found: Comparison) -> None:
+    if summary := tally(found):
+        console.print(summary, highlight=False)
     for failure in found.failures:
         console.print(f"failed: {failure}", markup=False, highlight=False)
 
@@ -125,9 +151,12 @@ def as_json(found: Comparison, facts: Facts) -> str:
             "less_is_better": row.metric.less,
             "goal": row.metric.goal,
             "met": row.met,
+            "verdict": row.verdict.name.lower() if row.verdict else None,
+            "interval": row.interval,
             "ours": row.ours,
             "theirs": row.theirs,
             "ratios": row.ratios,
+            "pairs": row.pairs,
         }
         for row in found.rows
     ]
@@ -158,7 +187,8 @@ def markdown_failures(found: Comparison) -> str:
 
 
 def how(found: Comparison) -> str:
-    return HOW_TO_READ.format(ours=found.ours, theirs=found.theirs)
+    text = HOW_TO_READ.format(ours=found.ours, theirs=found.theirs)
+    return " ".join(filter(None, (text, tally(found))))
 
 
 def as_html(found: Comparison, facts: Facts, picture: bytes) -> str:

@@ -52,7 +52,7 @@ def measured(load: TransactionLoad, site: Site, effort: Effort) -> Turns:
         work = partial(_commits, load.records, values)
         list(threads.map(partial(work, effort.load_s * WARM_SHARE), producers))
         for _ in range(TURNS):
-            yield
+            yield None
             start = time.perf_counter()
             for found in threads.map(partial(work, effort.load_s / 2), producers):
                 commits_s += found
