@@ -131,7 +131,7 @@ def test_turns_alternate_until_both_systems_are_done(tmp_path: Path) -> None:
         try:
             for _ in range(2 if site.bootstrap == "ours" else 4):
                 order.append(site.bootstrap[0])
-                yield
+                yield None
             return (1.0,)
         finally:
             order.append(f"{site.bootstrap} ends")
@@ -149,10 +149,10 @@ def test_a_failure_in_one_turn_ends_those_of_the_other_system(tmp_path: Path) ->
 
     def measure(site: Site, effort: Effort) -> Turns:
         try:
-            yield
+            yield None
             if site.bootstrap == "theirs":
                 raise RecordsMissing("gone")
-            yield
+            yield None
             return (1.0,)
         finally:
             ended.append(site.bootstrap)
@@ -173,10 +173,10 @@ def test_a_failure_during_cleanup_is_reported_and_the_cluster_replaced(tmp_path:
 
     def measure(site: Site, effort: Effort) -> Turns:
         try:
-            yield
+            yield None
             if site.bootstrap == "theirs":
                 raise RecordsMissing("gone")
-            yield
+            yield None
             return (1.0,)
         finally:
             if site.bootstrap == "ours":
