@@ -129,7 +129,7 @@ class Writer:
             self.note("flushed", self.log.recovery_point)
 
     def checkpoint(self) -> None:
-        for write in self.logs.checkpoints({}):
+        for write in self.logs.checkpoints.writes({}):
             self._pool.submit(write.run)
 
     def roll(self) -> None:
@@ -161,7 +161,7 @@ class Writer:
         self.note("truncated", self.log.log_end_offset)
         self._flushes.clear()
         if self._source.random() < 0.5:  # otherwise the next append sees to it
-            settling = self.logs.start_truncation_sync([self.log])
+            settling = self.logs.checkpoints.start_truncation_sync([self.log])
             self._pool.submit(settling.run).result()
             settling.done()
         if removal and self._source.random() < 0.7:

@@ -117,16 +117,16 @@ def test_how_far_a_log_was_compacted_is_known_after_a_restart_until_it_is_delete
     for n in range(40):
         append_pairs(log, [(f"key-{n % 4}", VALUE)])
     clean(log)
-    logs.cleaner_checkpoint(log).run()
+    logs.checkpoints.compacted_beside(log).run()
     assert log.first_dirty_offset == log.segments[-1].base_offset
     checkpoint = tmp_path / "cleaner-offset-checkpoint"
     assert checkpoint.read_text() == f"0\n1\norders 0 {log.first_dirty_offset}\n"
     logs, again = opened()
     assert again.first_dirty_offset == log.first_dirty_offset
     again.truncate_to(Offset(3), NOW)
-    logs.cleaner_checkpoint(again).run()
+    logs.checkpoints.compacted_beside(again).run()
     assert checkpoint.read_text() == f"0\n1\norders 0 {again.log_end_offset}\n"
     logs.delete(PARTITION)
-    for write in logs.checkpoints({}):
+    for write in logs.checkpoints.writes({}):
         write.run()
     assert checkpoint.read_text() == "0\n0\n"

@@ -80,7 +80,7 @@ def test_a_clean_stop_loses_nothing(tmp_path: Path) -> None:
     assert log is not None
     assert read_all(log) == written
     assert (log.topic_id, log.recovery_point) == (topic_id, 50)
-    assert logs.high_watermarks == {A: 50, B: 4}
+    assert logs.checkpoints.high_watermarks == {A: 50, B: 4}
     logs.release()
 
 
@@ -90,7 +90,7 @@ def test_after_an_unclean_stop_only_what_was_flushed_is_trusted(tmp_path: Path) 
         fill(log, 50)
         log.flush(NOW)
         written = read_all(log) + fill(log, 5)
-        for write in logs.checkpoints({A: 50}):
+        for write in logs.checkpoints.writes({A: 50}):
             write.run()
     checkpoint = (tmp_path / "recovery-point-offset-checkpoint").read_bytes()
     assert checkpoint == b"0\n1\nmy-topic 0 50\n"
@@ -101,7 +101,7 @@ def test_after_an_unclean_stop_only_what_was_flushed_is_trusted(tmp_path: Path) 
         assert found is not None
         assert read_all(found) == written[:-1]
         assert found.recovery_point == 50
-        assert logs.high_watermarks == {A: 50}
+        assert logs.checkpoints.high_watermarks == {A: 50}
 
 
 def test_only_log_starts_inside_a_segment_are_written_down(tmp_path: Path) -> None:
@@ -259,8 +259,8 @@ def test_a_recreated_partition_has_no_old_checkpoint_entries_after_a_crash(
         fill(old, 20)
         old.delete_records_before(Offset(15))
         old.first_dirty_offset = 7
-        late = logs.checkpoints({A: 20})  # decided before the deletion, written after
-        for write in logs.checkpoints({A: 20}):
+        late = logs.checkpoints.writes({A: 20})  # decided before the deletion, written after
+        for write in logs.checkpoints.writes({A: 20}):
             write.run()
         logs.delete(A).run()
         written = fill(logs.create(A, None, CONFIG), 5)
@@ -272,7 +272,7 @@ def test_a_recreated_partition_has_no_old_checkpoint_entries_after_a_crash(
         assert read_all(new) == written
         assert (new.log_start_offset, new.log_end_offset, new.first_dirty_offset) == (0, 5, None)
         assert new.recovery_point == 0
-        assert A not in logs.high_watermarks
+        assert A not in logs.checkpoints.high_watermarks
 
 
 def test_a_recreated_partition_undoes_no_checkpoint_that_is_about_to_be_written(
@@ -281,11 +281,11 @@ def test_a_recreated_partition_undoes_no_checkpoint_that_is_about_to_be_written(
     with opened(tmp_path) as logs:
         log = logs.create(A, None, CONFIG)
         fill(logs.create(B, None, CONFIG), 3)
-        for write in logs.checkpoints({}):
+        for write in logs.checkpoints.writes({}):
             write.run()
         fill(log, 20)
         log.flush(NOW)
-        pending = logs.recovery_checkpoint(log)
+        pending = logs.checkpoints.recovery_points_beside(log)
         logs.delete(B)
         logs.create(B, None, CONFIG)
         pending.run()
@@ -299,7 +299,7 @@ def test_a_checkpoint_is_written_by_several_threads_and_the_latest_decision_stay
         log = logs.create(A, None, CONFIG)
         writes = []
         for log.first_dirty_offset in range(100):
-            writes.append(logs.cleaner_checkpoint(log))
+            writes.append(logs.checkpoints.compacted_beside(log))
         writes = writes[50:] + writes[:50]
         with ThreadPoolExecutor(4) as threads:
             assert list(threads.map(lambda write: write.run(), writes)) == [None] * 100
@@ -362,7 +362,7 @@ def test_a_recovery_point_beyond_the_log_is_lowered_before_anything_is_appended(
         log = logs.create(A, None, CONFIG)
         fill(log, 20)
         log.flush(NOW)
-        for write in logs.checkpoints({}):
+        for write in logs.checkpoints.writes({}):
             write.run()
         log.truncate_to(Offset(10), NOW)
     with opened(tmp_path):

@@ -101,13 +101,13 @@ def test_a_compacted_log_of_unknown_origin_stays_whole_until_it_is_flushed(
     for _ in range(3):
         with opened(tmp_path) as logs:
             assert log_of(logs).log_end_offset == 120
-            for write in logs.checkpoints({}):
+            for write in logs.checkpoints.writes({}):
                 write.run()
             assert known(tmp_path) == []
     with opened(tmp_path) as logs:
         for log, flush in logs.due_flushes():
             flush.run()
             log.on_flushed(flush, NOW)
-        for write in logs.checkpoints({}):
+        for write in logs.checkpoints.writes({}):
             write.run()
         assert known(tmp_path) == [f"orders 0 {log.segments[-1].base_offset}"]

@@ -30,7 +30,7 @@ def logs(tmp_path: Path) -> Iterator[Logs]:
         log.flush(NOW)
         log.first_dirty_offset = 80
         log.delete_records_before(Offset(7))
-        for write in logs.checkpoints({A: 90, B: 3}):
+        for write in logs.checkpoints.writes({A: 90, B: 3}):
             write.run()
         yield logs
 
@@ -93,7 +93,7 @@ def test_a_thread_can_see_to_it_before(
     tmp_path: Path, logs: Logs, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.truncate_to(Offset(40), NOW)
-    settling = logs.start_truncation_sync([log])
+    settling = logs.checkpoints.start_truncation_sync([log])
     settling.run()
     assert not is_settled(log)
     settling.done()
@@ -106,7 +106,7 @@ def test_settling_that_another_truncation_overtook_is_not_enough(
     tmp_path: Path, logs: Logs, log: Log
 ) -> None:
     log.truncate_to(Offset(60), NOW)
-    settling = logs.start_truncation_sync([log])
+    settling = logs.checkpoints.start_truncation_sync([log])
     log.truncate_to(Offset(40), NOW)
     settling.run()
     settling.done()
@@ -118,7 +118,7 @@ def test_settling_that_another_truncation_overtook_is_not_enough(
 def test_a_checkpoint_decided_before_the_truncation_does_not_undo_it(
     tmp_path: Path, logs: Logs, log: Log
 ) -> None:
-    late = logs.checkpoints({A: 90, B: 3})
+    late = logs.checkpoints.writes({A: 90, B: 3})
     log.truncate_to(Offset(40), NOW)
     append(log)
     for write in late:
@@ -150,7 +150,7 @@ def test_a_log_truncated_to_before_its_start_keeps_the_new_start(tmp_path: Path,
 
 
 def test_high_watermarks_of_partitions_without_a_role_are_kept(tmp_path: Path, logs: Logs) -> None:
-    for write in logs.checkpoints({B: 4}):
+    for write in logs.checkpoints.writes({B: 4}):
         write.run()
     assert stored(tmp_path, HIGH_WATERMARK) == ["my-topic 0 90", "my-topic 1 4"]
 

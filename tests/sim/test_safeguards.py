@@ -89,7 +89,7 @@ def test_a_past_controller_is_fenced(in_force: bool) -> None:
 def test_a_recovery_point_covers_only_flushed_records(tmp_path: Path, in_force: bool) -> None:
     logs = logs_in(tmp_path, Safeguards(flush_before_checkpoint=in_force))
     fill(logs.create(PARTITION, None, CONFIG), 20)
-    for write in logs.checkpoints({}):
+    for write in logs.checkpoints.writes({}):
         write.run()
     logs.release()
     written = (tmp_path / "recovery-point-offset-checkpoint").read_bytes()

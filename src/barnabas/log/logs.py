@@ -1,6 +1,5 @@
 """All logs of a broker, over its log directories (`log.dirs`)."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from uuid import UUID
@@ -17,19 +16,13 @@ from barnabas.log.background_work import Flush, Removal
 from barnabas.log.deleted_logs import DELETE, rename_to_delete, stray_name
 from barnabas.log.future_logs import FutureLogs, finish_renames
 from barnabas.log.log import Log
-from barnabas.log.log_dir import (
-    FIRST_DIRTY_OFFSET,
-    HIGH_WATERMARK,
-    LOG_START_OFFSET,
-    RECOVERY_POINT,
-    CheckpointWrite,
-    LogDir,
-)
+from barnabas.log.log_checkpoints import LogCheckpoints
+from barnabas.log.log_dir import HIGH_WATERMARK, LogDir
+from barnabas.log.open_logs import OpenLogs
 from barnabas.log.producers.producer_state import ProducerStates
 from barnabas.log.recovery.duplicate_log_dirs import empty_doubles
 from barnabas.log.recovery.log_loader import Opening, open_log, write_topic_id
 from barnabas.log.recovery.log_openings import openings_in
-from barnabas.log.truncation_sync import TruncationSync
 
 Progress = Callable[[int, int], None]
 
@@ -52,19 +45,15 @@ class Logs:
     ) -> None:
         self.log_dirs = {disk.log_dir: LogDir(disk) for disk in disks}
         self.offline: dict[str, DiskFault] = {}
-        self.high_watermarks: dict[TopicPartition, int] = {}
         self._clock = clock
         self._random = random
         self._producer_expiration_ms = producer_expiration_ms
         self._safeguards = safeguards
-        self._logs: dict[TopicPartition, Log] = {}
-        # Of the logs in each log directory: to count them for each new log would be quadratic.
-        self._counts: Counter[str] = Counter()
+        self._logs = OpenLogs()
+        self.checkpoints = LogCheckpoints(self.log_dirs, self.offline, self._logs, safeguards)
         self.futures = FutureLogs(random)
         # The log directories that logs are to be created in, where somebody has chosen one.
         self._preferred: dict[TopicPartition, str] = {}
-        # Logs whose gaps compaction may have left: a recovery point of 0 would deny that.
-        self._of_unknown_origin: set[TopicPartition] = set()
 
     def __iter__(self) -> Iterator[Log]:
         return iter(self._logs.values())
@@ -142,7 +131,7 @@ class Logs:
         removals += self._put_doubles_aside(openings)
         for log_dir, (partition, *_) in openings:
             if (known := watermarks.get(log_dir.disk.log_dir, {}).get(partition)) is not None:
-                self.high_watermarks[partition] = known
+                self.checkpoints.high_watermarks[partition] = known
         for done, (log_dir, opening) in enumerate(openings, 1):
             if log_dir.disk.log_dir not in self.offline:
                 try:
@@ -153,24 +142,15 @@ class Logs:
                 progress(done, len(openings))
         for log_dir in self._online():
             try:
-                self._lower_recovery_points(log_dir)
+                self.checkpoints.lower_recovery_points(log_dir)
             except DiskFault as fault:
                 self.take_offline(fault)
         return removals + self._open_futures()
 
-    def _lower_recovery_points(self, log_dir: LogDir) -> None:
-        """Lower each recovery point beyond its log's end: records appended there are unflushed."""
-        known = log_dir.read_offsets(RECOVERY_POINT)
-        points = self._recovery_points(log_dir)
-        if any(points.get(partition, 0) < known[partition] for partition in known):
-            log_dir.write_offsets(RECOVERY_POINT, points).run()
-
     def _open(self, log_dir: LogDir, opening: Opening) -> Log:
         log = self._opened(log_dir, opening)
-        self._put(log)
-        self._of_unknown_origin.discard(opening.partition)
-        if opening.recovery_point is None and len(log.segments) > 1:
-            self._of_unknown_origin.add(opening.partition)
+        self._logs.put(log)
+        self.checkpoints.on_opened(log, opening.recovery_point)
         return log
 
     def _opened(self, log_dir: LogDir, opening: Opening) -> Log:
@@ -180,8 +160,8 @@ class Logs:
             producers=ProducerStates(self._producer_expiration_ms, self._safeguards),
             random=self._random,
             now_ms=self._clock.now_ms(),
-            settle=self._settle,
-            announce=self._announce,
+            settle=self.checkpoints.settle,
+            announce=self.checkpoints.announce,
         )
 
     def close(self, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int = -1) -> None:
@@ -192,19 +172,18 @@ class Logs:
             except DiskFault as fault:
                 self.offline[fault.log_dir] = fault
         self._logs.clear()
-        self._counts.clear()
         self.release()
 
     def _close_log_dir(
         self, log_dir: LogDir, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int
     ) -> None:
-        logs = self._logs_in(log_dir)
+        logs = self._logs.on(log_dir.disk)
         logs += (each for each in self.futures if each.disk is log_dir.disk)
         flushes = [(log, log.start_close()) for log in logs if log.failure is None]
         log_dir.disk.sync_all(dict.fromkeys(path for _, flush in flushes for path in flush.paths))
         for log, flush in flushes:
             log.on_flushed(flush, self._clock.now_ms())
-        for write in self._checkpoints(log_dir, high_watermarks):
+        for write in self.checkpoints.writes_in(log_dir, high_watermarks):
             write.run()
         if all(log.failure is None for log in logs):
             log_dir.mark_clean(broker_epoch)
@@ -231,25 +210,11 @@ class Logs:
         self.futures.take_offline(fault.log_dir)
         lost = [log.partition for log in self if log.disk.log_dir == fault.log_dir]
         for partition in lost:
-            self._pop(partition)
+            self._logs.pop(partition)
         return lost
 
     def _online(self) -> list[LogDir]:
         return [log_dir for name, log_dir in self.log_dirs.items() if name not in self.offline]
-
-    def _put(self, log: Log) -> None:
-        self._logs[log.partition] = log
-        self._counts[log.disk.log_dir] += 1
-
-    def _pop(self, partition: TopicPartition) -> Log:
-        """Serve the log no more; a compaction of it ends."""
-        log = self._logs.pop(partition)
-        self._counts[log.disk.log_dir] -= 1
-        log.cleaning = None
-        return log
-
-    def _logs_in(self, log_dir: LogDir) -> list[Log]:
-        return [log for log in self if log.disk is log_dir.disk]
 
     # Partitions
 
@@ -271,8 +236,7 @@ class Logs:
             raise BrokerError(ErrorCode.kafka_storage_error, "all log directories are offline")
         log_dir = online[0]
         if len(online) > 1:
-            counts = self._counts
-            log_dir = min(online, key=lambda log_dir: counts[log_dir.disk.log_dir])
+            log_dir = min(online, key=lambda each: self._logs.count(each.disk.log_dir))
         preferred = self._preferred.pop(partition, None)
         log_dir = next((each for each in online if each.disk.log_dir == preferred), log_dir)
         log_dir.forget_deleted(partition, self._logs)
@@ -303,8 +267,8 @@ class Logs:
 
     def delete(self, partition: TopicPartition) -> Removal:
         """Delete a partition; its directory is renamed now, and the returned work removes it."""
-        log = self._pop(partition)
-        self.high_watermarks.pop(partition, None)
+        log = self._logs.pop(partition)
+        self.checkpoints.high_watermarks.pop(partition, None)
         return rename_to_delete(log.disk, partition, self._random, log.config.file_delete_delay_ms)
 
     def set_aside(self, partition: TopicPartition) -> str:
@@ -314,8 +278,8 @@ class Logs:
         """
         log = self._logs[partition]
         log.rename(stray_name(partition, self._random))
-        self._pop(partition)
-        self.high_watermarks.pop(partition, None)
+        self._logs.pop(partition)
+        self.checkpoints.high_watermarks.pop(partition, None)
         return log.directory
 
     # Between log directories
@@ -336,7 +300,7 @@ class Logs:
                 ErrorCode.kafka_storage_error, f"{', '.join(self.offline)} is offline"
             )
         into = self.log_dirs[log_dir]
-        into.forget_deleted(partition, [log.partition for log in self._logs_in(into)])
+        into.forget_deleted(partition, [log.partition for log in self._logs.on(into.disk)])
         return self.futures.create(into, self._logs[partition], self._opened)
 
     def promote_future(self, partition: TopicPartition) -> Log:
@@ -357,8 +321,8 @@ class Logs:
         assert future is not None
         future.rename(str(partition))
         self.futures.pop(partition)
-        self._pop(partition)
-        self._put(future)
+        self._logs.pop(partition)
+        self._logs.put(future)
         return old
 
     def delete_replaced(self, old: Log) -> Removal:
@@ -414,99 +378,3 @@ class Logs:
                 deletable = log.deletable_segments(now_ms, high_watermark)
                 if removal := log.delete_segments(deletable, now_ms):
                     yield removal
-
-    # After a truncation
-
-    def start_truncation_sync(self, logs: Sequence[Log]) -> TruncationSync:
-        """The work that brings the truncations of `logs`, all of them online, to disk.
-
-        It must be done before the next append to them: otherwise checkpoints that refer to removed
-        records would apply to the records appended in their place. A log that is appended to
-        earlier does it itself, and blocks.
-        """
-        log_dirs = dict.fromkeys(log.disk.log_dir for log in logs)
-        return TruncationSync(
-            [(log.disk, path) for log in logs for path in log.unsettled_paths],
-            [write for name in log_dirs for write in self._checkpoints(self.log_dirs[name], {})],
-            [(log, log.cuts) for log in logs],
-        )
-
-    def _settle(self, log: Log) -> None:
-        settling = self.start_truncation_sync([log])
-        settling.run()
-        settling.done()
-
-    # Checkpoints
-
-    def checkpoints(self, high_watermarks: Mapping[TopicPartition, int]) -> list[CheckpointWrite]:
-        """The work that checkpoints the current recovery points, log starts and high watermarks.
-
-        A partition that `high_watermarks` does not name keeps its old entry.
-        """
-        return [
-            write
-            for log_dir in self._online()
-            for write in self._checkpoints(log_dir, high_watermarks)
-        ]
-
-    def _checkpoints(
-        self, log_dir: LogDir, high_watermarks: Mapping[TopicPartition, int]
-    ) -> list[CheckpointWrite]:
-        logs = self._logs_in(log_dir)
-        starts = {
-            log.partition: log.log_start_offset
-            for log in logs
-            if log.log_start_offset > log.segments[0].base_offset
-        }
-        known = {}
-        for log in logs:
-            given = high_watermarks.get(log.partition, self.high_watermarks.get(log.partition))
-            if given is not None:
-                # Beyond the log's end it would apply to records that are appended there next.
-                known[log.partition] = min(given, log.log_end_offset)
-        self.high_watermarks |= known
-        return [
-            self._recovery_checkpoint(log_dir),
-            log_dir.write_offsets(LOG_START_OFFSET, starts),
-            log_dir.write_offsets(HIGH_WATERMARK, known),
-            self._cleaner_checkpoint(log_dir),
-        ]
-
-    def recovery_checkpoint(self, log: Log) -> CheckpointWrite:
-        """The work that writes the recovery points of `log` and of all logs beside it.
-
-        It must be done before a compaction: recovery then scans only parts of logs without gaps.
-        """
-        return self._recovery_checkpoint(self.log_dirs[log.disk.log_dir])
-
-    def _recovery_checkpoint(self, log_dir: LogDir) -> CheckpointWrite:
-        return log_dir.write_offsets(RECOVERY_POINT, self._recovery_points(log_dir))
-
-    def _recovery_points(self, log_dir: LogDir) -> dict[TopicPartition, int]:
-        proven = self._safeguards.flush_before_checkpoint
-        return {
-            log.partition: log.recovery_point if proven else log.log_end_offset
-            for log in self._logs_in(log_dir)
-            if log.recovery_point or log.partition not in self._of_unknown_origin
-        }
-
-    def _announce(self, log: Log) -> None:
-        """Write the log's first recovery point: from then on its gaps are losses. Blocks if so."""
-        log_dir = self.log_dirs[log.disk.log_dir]
-        if not log_dir.is_known(RECOVERY_POINT, log.partition):
-            self._recovery_checkpoint(log_dir).run()
-
-    def cleaner_checkpoint(self, log: Log) -> CheckpointWrite:
-        """The work that checkpoints the end of the compacted part of `log` and the logs beside it.
-
-        It must be done after a compaction, and between a truncation and the next append.
-        """
-        return self._cleaner_checkpoint(self.log_dirs[log.disk.log_dir])
-
-    def _cleaner_checkpoint(self, log_dir: LogDir) -> CheckpointWrite:
-        cleaned = {
-            log.partition: log.first_dirty_offset
-            for log in self._logs_in(log_dir)
-            if log.first_dirty_offset is not None
-        }
-        return log_dir.write_offsets(FIRST_DIRTY_OFFSET, cleaned)

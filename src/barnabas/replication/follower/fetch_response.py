@@ -196,7 +196,7 @@ class FetchResponses:
             if each.log.is_unsettled and known.get(each.topic_partition) is each.log
         ]
         if logs:
-            settling = known.start_truncation_sync(logs)
+            settling = known.checkpoints.start_truncation_sync(logs)
             try:
                 await self._ports.offload(settling.run)
             except DiskFault as fault:

@@ -202,7 +202,7 @@ class LogDirMoves:
         """Bring the renames and the checkpoints of both log directories to disk."""
         await self._offload(old.disk.sync)
         await self._offload(new.disk.sync)
-        for write in self._logs.checkpoints(self._replicas.high_watermarks()):
+        for write in self._logs.checkpoints.writes(self._replicas.high_watermarks()):
             await self._offload(write.run)
         await self._offload(lambda: unmark_complete(new))
 

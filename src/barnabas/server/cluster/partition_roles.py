@@ -283,7 +283,7 @@ class PartitionRoles:
         """The high watermark of the replica before, or of the last checkpoint."""
         if known is not None:
             return known.high_watermark
-        stored = self._logs.high_watermarks.get(partition_log.partition, 0)
+        stored = self._logs.checkpoints.high_watermarks.get(partition_log.partition, 0)
         start, end = partition_log.log_start_offset, partition_log.log_end_offset
         return Offset(min(max(stored, start), end))
 
@@ -335,7 +335,7 @@ class PartitionRoles:
             return ErrorCode.kafka_storage_error
         self._fetching.stop(partition)
         if known is not None:
-            self._logs.high_watermarks[partition] = known.high_watermark
+            self._logs.checkpoints.high_watermarks[partition] = known.high_watermark
         self._replicas.remove(partition)
         self._led.pop(partition, None)
         self._changed.append(partition)
@@ -381,7 +381,7 @@ class PartitionRoles:
         leaders = list(self._replicas)
         for leader in leaders:
             partition = leader.topic_partition
-            self._logs.high_watermarks[partition] = leader.high_watermark
+            self._logs.checkpoints.high_watermarks[partition] = leader.high_watermark
             self._led[partition] = (leader.epoch, leader.partition_epoch)
             self._replicas.remove(partition)
         self._role_changes.on_changed([leader.topic_partition for leader in leaders])

@@ -119,7 +119,7 @@ class Housekeeping:
 
     async def checkpoint(self) -> None:
         """Write recovery points, log start offsets and high watermarks where they changed."""
-        for write in self._logs.checkpoints(self._replicas.high_watermarks()):
+        for write in self._logs.checkpoints.writes(self._replicas.high_watermarks()):
             await self._run(write.run)
 
     async def expire_producers(self) -> None:

@@ -234,7 +234,7 @@ class LogCleaner:
 
     async def _pass(self, partition_log: Log, cleaning: Cleaning) -> None:
         started = asyncio.get_running_loop().time()
-        await self._offload(self._logs.recovery_checkpoint(partition_log).run)
+        await self._offload(self._logs.checkpoints.recovery_points_beside(partition_log).run)
         await self._steps(partition_log, cleaning, cleaning.map_keys())
         for group in cleaning.groups():
             await self._steps(partition_log, cleaning, cleaning.clean(group))
@@ -243,7 +243,7 @@ class LogCleaner:
         if partition_log.cleaning is not cleaning:
             raise _Void
         partition_log.first_dirty_offset = cleaning.end_offset
-        await self._offload(self._logs.cleaner_checkpoint(partition_log).run)
+        await self._offload(self._logs.checkpoints.compacted_beside(partition_log).run)
         self._note(partition_log, cleaning, asyncio.get_running_loop().time() - started)
 
     async def _steps(self, partition_log: Log, cleaning: Cleaning, work: Iterator[int]) -> None:
