@@ -21,21 +21,14 @@ from barnabas.log.cleaner.cleaner import Cleaning
 from barnabas.log.cleaner.swap import Swap
 from barnabas.log.flushes import EPOCH_CHECKPOINT, Flushes
 from barnabas.log.follower_batches import check_order
-from barnabas.log.leader_epochs import EpochEnd, LeaderEpochs
-from barnabas.log.producers.producer_snapshots import (
-    remove_snapshots,
-    replay,
-    restore,
-    snapshot_offsets,
-    take_snapshot,
-)
+from barnabas.log.leader_epochs import LeaderEpochs
+from barnabas.log.log_reader import LogReader
+from barnabas.log.producers.producer_snapshots import ProducerSnapshots, replay
 from barnabas.log.producers.producer_state import CompletedTransaction, ProducerStates
 from barnabas.log.retention import decide_deletable
-from barnabas.log.segment.active_segment import MAX_RELATIVE, LogEnd
-from barnabas.log.segment.file_slice import NOTHING, FileSlice
-from barnabas.log.segment.segment import LOG, Segment, TimestampOffset
-from barnabas.log.segment.segments import Segments, new_segment
-from barnabas.log.segment.transaction_index import AbortedTransaction
+from barnabas.log.segment.active_segment import MAX_RELATIVE
+from barnabas.log.segment.segment import LOG, Segment
+from barnabas.log.segment.segments import new_segment
 from barnabas.wire.produce.plain_batch import as_plain
 from barnabas.wire.records.batch import BatchHeader, headers
 
@@ -48,7 +41,7 @@ class Appended(NamedTuple):
     log_append_time_ms: int = -1  # -1 where the producer's own time counts
 
 
-class Log(LogEnd):
+class Log(LogReader):
     """The records of one partition, from `log_start_offset` up to `log_end_offset` (exclusive).
 
     A DiskFault in a write sets `failure`: from then on the log refuses writes, and the next
@@ -82,12 +75,10 @@ class Log(LogEnd):
         log that may be compacted gets a second segment.
         """
         super().__init__(
-            directory or str(partition), config, segments[-1], epochs.latest, log_start_offset
+            disk, directory or str(partition), config, segments, epochs, log_start_offset
         )
-        self.disk = disk
         self.partition = partition
         self.topic_id = topic_id
-        self.epochs = epochs
         self.producers = producers
         self.recovery_point = Offset(recovery_point)
         self.last_flush_ms = now_ms
@@ -101,10 +92,9 @@ class Log(LogEnd):
         self._is_epoch_unwritten = False
         self._settle = settle
         self._announce = announce
-        self._snapshot_offset: int | None = None  # of the newest snapshot
+        self._snapshots = ProducerSnapshots(disk, self.directory, producers)
         self._swap: Swap | None = None
         self._random = random
-        self._segments = Segments(disk, segments)
         is_directory_dirty = any(segment.is_dirty for segment in segments)
         self._flushes = Flushes(disk, self.directory, is_directory_dirty=is_directory_dirty)
 
@@ -201,13 +191,9 @@ class Log(LogEnd):
         if self.config.compacts and not self.recovery_point:
             self._announce(self)
         self._active.rest()
-        self._take_snapshot(base_offset)
+        self._snapshots.take(base_offset)
         self._start_segment(base_offset, now_ms)
         return True
-
-    def _take_snapshot(self, offset: int) -> None:
-        take_snapshot(self.disk, self.directory, self.producers, offset)
-        self._snapshot_offset = offset
 
     def _start_segment(self, base_offset: int, now_ms: int) -> None:
         self._active = new_segment(
@@ -226,70 +212,6 @@ class Log(LogEnd):
         except DiskFault as fault:
             self.failure = fault
             raise
-
-    # Reading
-
-    def check_range(self, offset: int) -> None:
-        """Raises BrokerError(offset_out_of_range) unless log start <= offset <= log end."""
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise BrokerError(
-                ErrorCode.offset_out_of_range,
-                f"{self.directory} holds {self.log_start_offset}..{self.log_end_offset}, "
-                f"not {offset}",
-            )
-
-    def locate(
-        self, offset: int, max_bytes: int, upto: int, *, minimum_one: bool = False
-    ) -> FileSlice:
-        """Return the slice of whole batches from the one that holds `offset`, ending before `upto`.
-
-        It has at most `max_bytes`, unless `minimum_one` is set and the first batch is larger. It
-        ends with its segment, so more may follow. Does not suspend, but may wait for the disk if
-        the region was not read or written lately.
-
-        Raises  BrokerError(offset_out_of_range) unless log start <= offset <= log end
-        """
-        self.check_range(offset)
-        if offset >= upto or (max_bytes <= 0 and not minimum_one):
-            return NOTHING
-        active = self._active
-        if offset >= active.base_offset:
-            return active.locate(offset, max_bytes, upto, minimum_one) or NOTHING
-        return self._segments.locate(offset, max_bytes, upto, minimum_one)
-
-    def _segment_of(self, offset: int) -> Segment:
-        return self._segments.holding(offset)
-
-    def aborted_transactions(
-        self, offset: int, upto: int, extent: FileSlice
-    ) -> list[AbortedTransaction]:
-        """The aborted transactions among what `locate` gave for `offset`, by first offset.
-
-        Raises  BrokerError(corrupt_message), DiskFault
-        """
-        if offset > self.aborted_upto:
-            return []
-        return self._segments.aborted(offset, upto, extent)
-
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record whose time is `timestamp` or later."""
-        return self._segments.find_timestamp(timestamp, self.log_start_offset)
-
-    def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The first record of the latest time in the log."""
-        latest = max(segment.max_timestamp for segment in self._segments)
-        return self.offset_for_timestamp(latest) if latest >= 0 else None
-
-    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
-        return self.epochs.end_offset_for(epoch, self.log_end_offset)
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(segment.size for segment in self._segments)
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        return tuple(self._segments)
 
     # Removing
 
@@ -328,7 +250,7 @@ class Log(LogEnd):
         with self._writing():
             self._end_cleaning()
             removal = self._detach(slice(None))
-            remove_snapshots(self.disk, self.directory)
+            self._snapshots.remove_all()
             self._start_segment(offset, now_ms)
             self.log_start_offset = offset
             self._forget_epochs_from(Offset(0))
@@ -378,17 +300,7 @@ class Log(LogEnd):
 
     def restore_producers(self, now_ms: int, snapshots: Sequence[int] | None = None) -> None:
         """Rebuild the state of the producers from batches and the snapshots at these offsets."""
-        if snapshots is None:
-            snapshots = snapshot_offsets(self.disk.list(self.directory))
-        self._snapshot_offset = restore(
-            self.disk,
-            self.directory,
-            self.producers,
-            self.log_end_offset,
-            now_ms,
-            self._segments,
-            snapshots,
-        )
+        self._snapshots.restore(self._segments, self.log_end_offset, now_ms, snapshots)
         self.aborted_upto = Offset(self._segments.aborted_upto)
 
     def delete_records_before(self, offset: Offset) -> None:
@@ -443,6 +355,7 @@ class Log(LogEnd):
             self.disk.rename(self.directory, directory)
         self.directory = directory
         self._flushes.on_renamed(directory)
+        self._snapshots.on_renamed(directory)
         for segment in self._segments:
             segment.on_renamed(directory)
 
@@ -529,9 +442,9 @@ class Log(LogEnd):
         changed since it was opened costs nothing.
         """
         self._end_cleaning()
-        known = self._snapshot_offset
+        known = self._snapshots.newest
         if self.log_end_offset > (self.log_start_offset if known is None else known):
-            self._take_snapshot(self.log_end_offset)
+            self._snapshots.take(self.log_end_offset)
         self._active.rest()
         flush = self.start_flush(closing=True)
         for segment in self._segments:

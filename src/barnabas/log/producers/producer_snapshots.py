@@ -18,49 +18,77 @@ def snapshot_path(directory: str, offset: int) -> str:
     return f"{directory}/{offset:020}{SUFFIX}"
 
 
-def take_snapshot(disk: Disk, directory: str, producers: ProducerStates, offset: int) -> None:
-    """Write the producers' state at `offset`. No fsync: its CRC reveals a torn snapshot."""
-    disk.replace(snapshot_path(directory, offset), producers.to_snapshot(), sync=False)
-
-
 def snapshot_offsets(names: Iterable[str]) -> list[int]:
     """The offsets of all snapshots among the sorted names of a directory, rising."""
     stems = (name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
     return [int(stem) for stem in stems if stem.isdecimal()]
 
 
-def remove_snapshots(disk: Disk, directory: str) -> None:
-    """Remove all snapshots: the log is empty."""
-    for offset in snapshot_offsets(disk.list(directory)):
-        disk.remove(snapshot_path(directory, offset))
+class ProducerSnapshots:
+    """The snapshots in the directory of one log."""
 
+    def __init__(self, disk: Disk, directory: str, producers: ProducerStates) -> None:
+        self.newest: int | None = None  # the offset of the one last written or loaded
+        self._disk = disk
+        self._directory = directory
+        self._producers = producers
 
-def restore(
-    disk: Disk,
-    directory: str,
-    producers: ProducerStates,
-    end_offset: int,
-    now_ms: int,
-    segments: Segments,
-    offsets: Sequence[int],
-) -> int | None:
-    """Rebuild `producers` from exactly the batches of the log, which ends at `end_offset`.
+    def take(self, offset: int) -> None:
+        """Write the producers' state at `offset`. No fsync: its CRC reveals a torn snapshot."""
+        path = snapshot_path(self._directory, offset)
+        self._disk.replace(path, self._producers.to_snapshot(), sync=False)
+        self.newest = offset
 
-    Of the snapshots, which are at `offsets`, those beyond the end and those that cannot be trusted
-    are removed. Returns the offset of the one that it loaded. Transaction
-    indexes that were lost are written again: a marker's meaning depends on all batches before it.
-    """
-    lacking = [segment for segment in segments if segment.lacks_aborted]
-    upto = min([end_offset, *(segment.base_offset for segment in lacking)])
-    loaded = _load_newest(disk, directory, producers, upto, end_offset, now_ms, offsets)
-    from_offset = loaded or 0
-    if from_offset < end_offset:
-        note = partial(segments.note_aborted, lacking_only=True)
-        for header, load in segments.produced(from_offset):
-            replay(producers, header, header.base_offset, load, note)
-    for segment in lacking:
-        segment.lacks_aborted = False
-    return loaded
+    def remove_all(self) -> None:
+        """Remove all snapshots: the log is empty."""
+        for offset in self._offsets():
+            self._disk.remove(snapshot_path(self._directory, offset))
+
+    def on_renamed(self, directory: str) -> None:
+        self._directory = directory
+
+    def restore(
+        self,
+        segments: Segments,
+        end_offset: int,
+        now_ms: int,
+        offsets: Sequence[int] | None = None,
+    ) -> None:
+        """Rebuild the producers' state from exactly the batches of the log, up to `end_offset`.
+
+        Of the snapshots, which are at `offsets`, those beyond the end and those that cannot be
+        trusted are removed. Transaction indexes that were lost are written again: a marker's
+        meaning depends on all batches before it.
+        """
+        lacking = [segment for segment in segments if segment.lacks_aborted]
+        upto = min([end_offset, *(segment.base_offset for segment in lacking)])
+        known = self._offsets() if offsets is None else offsets
+        self.newest = self._load_newest(upto, end_offset, now_ms, known)
+        from_offset = self.newest or 0
+        if from_offset < end_offset:
+            note = partial(segments.note_aborted, lacking_only=True)
+            for header, load in segments.produced(from_offset):
+                replay(self._producers, header, header.base_offset, load, note)
+        for segment in lacking:
+            segment.lacks_aborted = False
+
+    def _offsets(self) -> list[int]:
+        return snapshot_offsets(self._disk.list(self._directory))
+
+    def _load_newest(
+        self, upto: int, end_offset: int, now_ms: int, offsets: Sequence[int]
+    ) -> int | None:
+        """Load the newest snapshot not beyond `upto`; return its offset."""
+        for offset in reversed(offsets):
+            path = snapshot_path(self._directory, offset)
+            if offset <= upto:
+                with suppress(CorruptSnapshot):
+                    self._producers.load_snapshot(self._disk.load(path) or b"", now_ms)
+                    return offset
+            if offset <= upto or offset > end_offset:
+                self._disk.remove(path)
+        self._producers.clear()
+        return None
 
 
 def replay(
@@ -85,25 +113,3 @@ def replay(
         )
         if ended is not None:
             completed(ended)
-
-
-def _load_newest(
-    disk: Disk,
-    directory: str,
-    producers: ProducerStates,
-    upto: int,
-    end_offset: int,
-    now_ms: int,
-    offsets: Sequence[int],
-) -> int | None:
-    """Load the newest snapshot not beyond `upto` into `producers`; return its offset."""
-    for offset in reversed(offsets):
-        path = snapshot_path(directory, offset)
-        if offset <= upto:
-            with suppress(CorruptSnapshot):
-                producers.load_snapshot(disk.load(path) or b"", now_ms)
-                return offset
-        if offset <= upto or offset > end_offset:
-            disk.remove(path)
-    producers.clear()
-    return None
