@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.base.errors import ErrorCode
+from barnabas.base.errors import DiskFault, ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.wire.apis import ApiKey
@@ -45,6 +45,7 @@ def told(
     epoch: int = EPOCH,
     count: int = 1,
     topic_id: int = 7,
+    is_new: bool = True,
 ) -> bytes:
     """The frame of a controller that wants broker 0 to lead so many partitions."""
     states = tuple(
@@ -56,7 +57,7 @@ def told(
             isr=replicas,
             partition_epoch=0,
             replicas=replicas,
-            is_new=True,
+            is_new=is_new,
         )
         for each in range(index, index + count)
     )
@@ -142,6 +143,26 @@ def test_a_log_of_a_topic_whose_name_another_has_now_is_set_aside_unless_it_has_
         log = parts.logs.get(TopicPartition("orders", 0))
         assert log is not None
         assert log.topic_id == uuid.UUID(int=8)
+
+    with_broker(tmp_path, scenario, controlled_shutdown_enable="false")
+
+
+def test_a_log_is_not_set_aside_while_the_topics_own_log_may_be_in_a_directory_that_failed(
+    tmp_path: Path,
+) -> None:
+    """An empty log would take the place of committed records, and followers would truncate."""
+
+    async def scenario(insight: Insight) -> None:
+        client = await insight.connect()
+        assert code_of(await client.ask(told("orders"))) is ErrorCode.none
+        parts = insight.running.broker
+        parts.replicas.remove(TopicPartition("orders", 0))
+        parts.logs.offline["/failed"] = DiskFault("/failed", OSError("it failed"))
+        other = told("orders", topic_id=8, is_new=False)
+        assert code_of(await client.ask(other)) is ErrorCode.kafka_storage_error
+        assert folders(tmp_path) == ["orders-0"]
+        assert parts.replicas.is_offline(TopicPartition("orders", 0))
+        del parts.logs.offline["/failed"]
 
     with_broker(tmp_path, scenario, controlled_shutdown_enable="false")
 

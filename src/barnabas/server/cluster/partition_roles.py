@@ -231,21 +231,26 @@ class PartitionRoles:
         partition, topic_id = leadership.topic_partition, leadership.topic_id
         if self._replicas.is_offline(partition):
             raise BrokerError(ErrorCode.kafka_storage_error)
-        config = self._configs.topic(partition.topic)
         found = self._logs.get(partition)
         if found is None:
-            # It may be in a log directory that failed: an empty log would hide its records.
-            if self._logs.offline and not leadership.is_new:
-                self._replicas.take_offline(partition)
-                raise BrokerError(ErrorCode.kafka_storage_error)
+            self._check_not_hidden(leadership)
             return self._create(partition, leadership)
         if topic_id is not None and found.topic_id is None:
             self._logs.adopt_topic_id(found, topic_id)
         elif topic_id is not None and found.topic_id != topic_id:
             self._set_aside(found, leadership)
             return self._create(partition, leadership)
-        found.config = config
+        found.config = self._configs.topic(partition.topic)
         return found
+
+    def _check_not_hidden(self, leadership: Leadership) -> None:
+        """The log may be in a log directory that failed: an empty one would hide its records.
+
+        Raises  BrokerError(kafka_storage_error), the partition is offline
+        """
+        if self._logs.offline and not leadership.is_new:
+            self._replicas.take_offline(leadership.topic_partition)
+            raise BrokerError(ErrorCode.kafka_storage_error)
 
     def _set_aside(self, found: Log, leadership: Leadership) -> None:
         """Keep the log of a topic that has given its name to another, and serve it no more.
@@ -253,7 +258,9 @@ class PartitionRoles:
         It was deleted while this broker could not hear of it, perhaps after the partition had moved
         to other brokers. Its records may be all that is left, so a person judges.
 
-        Raises  BrokerError(inconsistent_topic_id), if it has a role; DiskFault
+        Raises  BrokerError(inconsistent_topic_id), if it has a role
+                BrokerError(kafka_storage_error), if the log of the other topic may be hidden
+                DiskFault
         """
         partition = leadership.topic_partition
         why = f"holds topic id {found.topic_id}, but the controller sent {leadership.topic_id}"
@@ -261,6 +268,7 @@ class PartitionRoles:
             raise BrokerError(
                 ErrorCode.inconsistent_topic_id, f"{found.disk.log_dir}/{found.directory} {why}"
             )
+        self._check_not_hidden(leadership)
         self._led.pop(partition, None)
         if (future := self._logs.futures.delete(partition)) is not None:
             self._removals.remove_later(future)
