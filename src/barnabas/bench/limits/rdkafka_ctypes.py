@@ -178,6 +178,9 @@ class LeanConsumer:
 def _client(kind: int, settings: Mapping[str, Any]) -> c_void_p:
     library, said = _library(), ctypes.create_string_buffer(_ERROR_CHARACTERS)
     configuration = c_void_p(library.rd_kafka_conf_new())
+    if "transactional.id" in settings:
+        # Without a callback for acknowledged messages a commit looks for them every 10 ms only.
+        library.rd_kafka_conf_set_dr_msg_cb(configuration, library.rd_kafka_last_error)
     for key, value in settings.items():
         written = str(value).lower() if isinstance(value, bool) else str(value)
         if library.rd_kafka_conf_set(
