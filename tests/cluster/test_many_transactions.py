@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
+import barnabas.testing
 from barnabas.base.errors import ErrorCode
-from barnabas.testing import Cluster as TestingCluster
 from barnabas.wire.apis import ApiKey
 from tests.cluster.operations import create
 from tests.support.asking import ask
@@ -120,7 +120,7 @@ def test_open_transactions_outlive_the_end_of_all_brokers(
 
 @pytest.mark.parametrize("state", ["Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit"])
 def test_a_transaction_across_a_hundred_partitions_is_whole_though_its_coordinator_is_killed(
-    kafka_cluster: TestingCluster, state: str
+    kafka_cluster: barnabas.testing.Cluster, state: str
 ) -> None:
     partitions, rounds = 100, 3
     kafka_cluster.create_topic("orders", partitions=partitions)
