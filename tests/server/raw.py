@@ -20,11 +20,12 @@ from barnabas.base.clock import SystemClock
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader.leader_replica import LeaderReplica
-from barnabas.server import compose, node
+from barnabas.server import compose
 from barnabas.server.cluster.topic_creation import NewTopic
 from barnabas.server.delayed.partition_purgatories import Delayed
 from barnabas.server.fetching.fetch_sessions import FetchSessions
-from barnabas.server.network.socket_server import SocketServer
+from barnabas.server.network.open_connections import OpenConnections
+from barnabas.server.node_state import NodeState
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.records.records import Record, build_batch
 from barnabas.wire.schema import request_type, response_type
@@ -246,11 +247,24 @@ class Insight:
     """A running broker, and those of its parts that count what is under way."""
 
     running: compose.RunningBroker = field(init=False)
-    listeners: SocketServer = field(init=False)
-    timer: Timer = field(init=False)
-    delayed: Delayed = field(init=False)
-    sessions: FetchSessions = field(init=False)
+    state: NodeState = field(init=False)
     clients: list[RawClient] = field(default_factory=list)
+
+    @property
+    def timer(self) -> Timer:
+        return self.state.timer
+
+    @property
+    def delayed(self) -> Delayed:
+        return self.state.delayed
+
+    @property
+    def sessions(self) -> FetchSessions:
+        return self.state.sessions
+
+    @property
+    def connections(self) -> OpenConnections:
+        return self.state.connections
 
     @property
     def address(self) -> tuple[str, int]:
@@ -285,7 +299,7 @@ class Insight:
         """Wait until no connection, wait, timer or task of a request is left."""
         for client in self.clients:
             await client.close()
-        await until(lambda: len(self.listeners.connections) == 0)
+        await until(lambda: len(self.connections) == 0)
         await until(lambda: (self.delayed.waiting, self.delayed.watched) == (0, 0))
         await until(lambda: len(self.timer) == 0)
 
@@ -303,20 +317,11 @@ async def broker(folder: Path, **properties: object) -> AsyncIterator[Insight]:
     )
     insight = Insight()
 
-    def seen(name: str, build: Callable[..., Any]) -> Callable[..., Any]:
-        def remember(*args: Any, **options: Any) -> Any:
-            made = build(*args, **options)
-            setattr(insight, name, made)
-            return made
+    def remember(*args: Any) -> NodeState:
+        insight.state = NodeState(*args)
+        return insight.state
 
-        return remember
-
-    with (
-        patch.object(node, "SocketServer", seen("listeners", SocketServer)),
-        patch.object(node, "Timer", seen("timer", Timer)),
-        patch.object(node, "FetchSessions", seen("sessions", FetchSessions)),
-        patch.object(node, "Delayed", seen("delayed", Delayed)),
-    ):
+    with patch.object(compose, "NodeState", remember):
         insight.running = await compose.start(config)
     async with insight.running:
         try:

@@ -38,7 +38,7 @@ MEGABYTE = 2**20
 
 
 def connections(insight: Insight) -> list[Connection]:
-    return list(insight.listeners.connections._idle_watches)
+    return list(insight.connections._idle_watches)
 
 
 def buffered(connection: Connection) -> int:
@@ -495,7 +495,7 @@ def test_a_stopping_broker_does_not_wait_for_long_polls_or_clients_that_do_not_r
         async with broker(tmp_path) as insight:
             clients = await connected(insight)
             await insight.running.stop()
-            assert len(insight.listeners.connections) == 0
+            assert len(insight.connections) == 0
             for client in clients:
                 client.vanish()
 

@@ -24,9 +24,7 @@ CONFIGS = (
 
 
 def connection_of(insight: Insight, client: RawClient) -> Connection:
-    return next(
-        one for one in insight.listeners.connections._idle_watches if one.port == client.port
-    )
+    return next(one for one in insight.connections._idle_watches if one.port == client.port)
 
 
 def produced(response: Any) -> Any:

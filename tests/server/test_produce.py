@@ -428,7 +428,7 @@ def test_a_stopping_broker_finishes_what_it_has_begun(
             await client.send(produce(("orders", 0, batch())))
             await until(begun.is_set)
             stopping = asyncio.ensure_future(insight.running.stop())
-            await until(lambda: len(insight.listeners.connections) == 0)
+            await until(lambda: len(insight.connections) == 0)
             go_on.set()
             await stopping
         async with broker(tmp_path) as insight:

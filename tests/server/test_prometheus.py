@@ -205,8 +205,7 @@ def test_a_client_that_does_not_read_is_seen_in_the_send_times(tmp_path: Path) -
         deaf.writer.write(b"".join(fetch(("orders", 0, 0)) for _ in range(50)))
         await until(
             lambda: any(
-                c._state is ConnectionState.BLOCKED
-                for c in insight.listeners.connections._idle_watches
+                c._state is ConnectionState.BLOCKED for c in insight.connections._idle_watches
             )
         )
         deaf.read_again()

@@ -44,9 +44,7 @@ def has(leader: LeaderReplica, end: int) -> bool:
 
 
 def dispatched(insight: Insight, api: ApiKey) -> int:
-    return (
-        next(iter(insight.listeners.connections._idle_watches))._statistics.by_api[api].dispatched
-    )
+    return next(iter(insight.connections._idle_watches))._statistics.by_api[api].dispatched
 
 
 async def not_told(client: RawClient, insight: Insight) -> "asyncio.Task[tuple[int, int, int]]":

@@ -103,7 +103,7 @@ def test_a_connection_that_is_lost_waits_no_more() -> None:
 
 
 def of(insight: Insight) -> OpenConnections:
-    return insight.listeners.connections
+    return insight.connections
 
 
 def announced(size: int, sent: int) -> bytes:

@@ -32,7 +32,7 @@ def test_connections_have_the_buffers_that_the_properties_ask_for(tmp_path: Path
     async def scenario(insight: Insight) -> None:
         client = await insight.connect()
         await client.ask(api_versions())
-        (connection,) = insight.listeners.connections._idle_watches
+        (connection,) = insight.connections._idle_watches
         assert connection._writer is not None
         taken = connection._writer.transport.get_extra_info("socket")
         # Linux doubles the value, for what it keeps beside the bytes.
@@ -66,7 +66,7 @@ def test_an_idle_connection_is_closed_and_a_busy_one_is_not(
             await active.ask(api_versions())
             await asyncio.sleep(0.01)
         assert await closed
-        assert len(insight.listeners.connections) == 2
+        assert len(insight.connections) == 2
         await active.ask(produce(("orders", 0, batch())))
         await waiting.receive()
         # Once it has its answer it is as idle as any.
@@ -85,11 +85,10 @@ def test_an_idle_client_that_never_reads_its_last_answers_is_cut_off(tmp_path: P
         deaf.writer.write(b"".join(fetch(("orders", 0, 0)) for _ in range(50)))
         await until(
             lambda: any(
-                c._state is ConnectionState.BLOCKED
-                for c in insight.listeners.connections._idle_watches
+                c._state is ConnectionState.BLOCKED for c in insight.connections._idle_watches
             )
         )
-        await until(lambda: len(insight.listeners.connections) == 0)
+        await until(lambda: len(insight.connections) == 0)
         deaf.vanish()
 
     with_broker(tmp_path, scenario, connections_max_idle_ms=150)
@@ -106,9 +105,9 @@ def test_one_connection_too_many_is_closed_and_makes_no_difference(
         await second.ask(api_versions())
         third = await insight.connect()
         assert await third.is_closed()
-        await until(lambda: len(insight.listeners.connections) == 2)
+        await until(lambda: len(insight.connections) == 2)
         await first.close()
-        await until(lambda: len(insight.listeners.connections) == 1)
+        await until(lambda: len(insight.connections) == 1)
         await (await insight.connect()).ask(api_versions())
 
     with_broker(tmp_path, scenario, max_connections=2)
@@ -170,6 +169,6 @@ def test_many_connections_come_and_go_and_leave_nothing(tmp_path: Path) -> None:
             for client in clients[1::2]:
                 await client.close()
         await insight.is_at_rest()
-        assert not insight.listeners._quotas._per_ip
+        assert not insight.state.quotas._per_ip
 
     with_broker(tmp_path, scenario)

@@ -24,6 +24,7 @@ from barnabas.server.cluster.membership import find_broker_id, find_cluster_id, 
 from barnabas.server.environment import Environment
 from barnabas.server.metrics.metrics_listener import Address, MetricsListener
 from barnabas.server.node import Node
+from barnabas.server.node_state import NodeState
 from barnabas.server.settings import check_security, make_authorizer, metrics_address
 
 Failed: TypeAlias = "asyncio.Future[BaseException]"
@@ -94,17 +95,18 @@ async def _start(
     ending.callback(logs.release)
     await keep_session(config, coordination, ending)
 
-    node = Node(config, environment, coordination, logs, broker_id, cluster_id, failures)
-    ending.callback(node.timer.close)
+    state = NodeState(config, environment, coordination, logs, broker_id, cluster_id, failures)
+    node = Node(state)
+    ending.callback(state.timer.close)
     if environment.is_process:
-        node.loop_monitor.start()
-        ending.callback(node.loop_monitor.stop)
+        state.loop_monitor.start()
+        ending.callback(state.loop_monitor.stop)
     ending.push_async_callback(node.config_changes.stop)
     ending.push_async_callback(node.features.stop)
-    ending.push_async_callback(node.jwks.stop)
+    ending.push_async_callback(state.jwks.stop)
     ending.push_async_callback(node.tokens.stop)
-    if node.acls is not None:
-        ending.push_async_callback(node.acls.stop)
+    if state.acl_admin is not None:
+        ending.push_async_callback(state.acl_admin.stop)
     await lifecycle.load(node)
     if metrics_at is not None:
         metrics_at = await _serve_metrics(node, metrics_at, ending)
@@ -112,7 +114,7 @@ async def _start(
     # their connections are open), sockets, requests at hand, fetchers, housekeeping, the logs; the
     # session with the tree began first, and ends last.
     ending.push_async_callback(_unless_broken, failed, partial(lifecycle.close_logs, node))
-    ending.push_async_callback(node.removals.stop)
+    ending.push_async_callback(state.removals.stop)
     ending.push_async_callback(node.log_dir_failures.stop)
     ending.push_async_callback(node.moves.stop)
     node.housekeeping.start()

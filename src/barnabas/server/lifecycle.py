@@ -30,33 +30,35 @@ HELD_WITHIN_S: Final = 5.0
 
 async def load(node: Node) -> None:
     """Read the properties from the tree, and open the logs."""
+    state = node.state
     await node.config_changes.start()
     await node.features.start()
-    await node.configs.load()
-    await node.users.load()
-    await node.client_quotas.load()
-    node.securities.follow(node.configs.broker)
-    await node.jwks.start()
+    await state.configs.load()
+    await state.users.load()
+    await state.quota_admin.load()
+    state.securities.follow(state.configs.broker)
+    await state.jwks.start()
     await node.tokens.start()
-    if node.acls is not None:
-        await node.acls.start()
+    if state.acl_admin is not None:
+        await state.acl_admin.start()
     # On a thread: with thousands of logs the loop would not see a signal for seconds.
-    open_all = partial(node.logs.open_all, node.configs.topic, _progress)
-    for removal in await node.environment.offload(open_all):
-        node.removals.remove_later(removal)
+    open_all = partial(state.logs.open_all, state.configs.topic, _progress)
+    for removal in await state.environment.offload(open_all):
+        state.removals.remove_later(removal)
 
 
 async def serve(node: Node) -> list[Listener]:
     """Open the listeners, register, and return when the controller has sent all roles."""
-    config = node.config
-    await node.quotas.follow(limits(node.configs.broker))
+    state = node.state
+    config = state.config
+    await state.quotas.follow(limits(state.configs.broker))
     await node.registration.outlive()
     endpoints = [await node.listeners.open(listener) for listener in config.listeners()]
     image = BrokerImage(
-        node.broker_id, advertised(config, endpoints), config.optional_str("broker.rack")
+        state.broker_id, advertised(config, endpoints), config.optional_str("broker.rack")
     )
     await node.session.enter(image)
-    node.gate.admit_controller()
+    state.gate.admit_controller()
     node.controller.start()
     await _synchronise(node)
     return endpoints
@@ -69,7 +71,7 @@ async def _synchronise(node: Node) -> None:
     """
     syncing = node.startup_sync.begin()
     await asyncio.wait([syncing], timeout=HELD_WITHIN_S)
-    node.gate.open()
+    node.state.gate.open()
     await asyncio.wait([syncing], timeout=SYNCED_WITHIN_S - HELD_WITHIN_S)
     if syncing.done():
         syncing.result()
@@ -84,15 +86,16 @@ async def hand_over(node: Node) -> None:
     async def ask_own(request: ControlledShutdownRequest) -> ControlledShutdownResponse:
         return await controlled_shutdown.handle(node.broker, request, None)
 
+    state = node.state
     node.partitions.is_stopping = True
     await hand_over_leaderships(
-        node.broker_id,
+        state.broker_id,
         node.registration,
-        node.configs.broker,
-        node.metadata,
+        state.configs.broker,
+        state.metadata,
         ask_own,
         node.startup_sync.received,
-        node.peers,
+        state.peers,
     )
 
 
@@ -108,9 +111,9 @@ async def leave(node: Node) -> None:
 async def finish(node: Node) -> None:
     """Finish the requests at hand; those that wait for other replicas, which cannot reach this
     broker any more, wait no longer."""
-    node.gate.open()
+    node.state.gate.open()
     await node.startup_sync.stop()
-    finishing = asyncio.ensure_future(node.work.finished())
+    finishing = asyncio.ensure_future(node.state.work.finished())
     await asyncio.wait([finishing], timeout=FINISHED_WITHIN_S)
     node.partitions.stop_leading()
     await finishing
@@ -118,8 +121,9 @@ async def finish(node: Node) -> None:
 
 async def close_logs(node: Node) -> None:
     """Close the logs cleanly: the next start need not recover them."""
-    offsets, epoch = node.replicas.high_watermarks(), node.registration.epoch
-    await node.environment.offload(lambda: node.logs.close(offsets, epoch))
+    state = node.state
+    offsets, epoch = state.replicas.high_watermarks(), node.registration.epoch
+    await state.environment.offload(lambda: state.logs.close(offsets, epoch))
 
 
 def _progress(done: int, total: int) -> None:
