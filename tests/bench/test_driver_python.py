@@ -7,6 +7,7 @@ import pytest
 from barnabas.bench.compare import driver_python
 from barnabas.bench.compare.client_driver import Driver, Unavailable
 from barnabas.bench.compare.driver_python import aiokafka, kafka_python, librdkafka
+from barnabas.bench.drivers.driver_program import MessagesMissing, Spec, Tally
 from tests.bench.driver_contract import DriverContract, available
 
 
@@ -39,3 +40,13 @@ def test_a_missing_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     found = aiokafka()
     assert isinstance(found, Unavailable)
     assert str(found) == "install it with `pip install aiokafka`"
+
+
+def test_the_clock_of_a_consumer_starts_when_it_is_assigned_partitions() -> None:
+    tally = Tally(Spec("consume", "nowhere", "t", messages=1))
+    tally.assigned([])
+    with pytest.raises(MessagesMissing):
+        tally.answer()
+    tally.assigned([0])
+    tally.add(1, 10)
+    assert tally.answer()["seconds"] >= 0

@@ -11,8 +11,8 @@ Kafka's own tools, which have no `skew`, `first_s`, `p50_ms` and `p99_ms`, but a
     partition in turn, or the client's own partitioner chooses; with `skew` nine of ten messages
     go to partition 0.
 `consume`  bootstrap, topic, group, messages, protocol ("classic" or "consumer"), shared
-    {"seconds", "messages", "bytes", "first_s"} from the first assignment until that many messages
-    came, and until the first of them.
+    {"seconds", "messages", "bytes", "first_s"} from the first assignment that is not empty until
+    that many messages came, and until the first of them.
     `shared`: it reads, and ignores `messages`, until stdin has a line or ends. Meanwhile it prints
     a line [seconds since the epoch, messages so far] after polls that brought messages, flushed;
     not more than one every 10 ms, but what came last is reported within 0.2 s. Its last line is

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -32,8 +32,8 @@ class AiokafkaAssignment(aiokafka.ConsumerRebalanceListener):
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
 
-    def on_partitions_assigned(self, assigned: object) -> None:
-        self._tally.assigned()
+    def on_partitions_assigned(self, assigned: Collection[object]) -> None:
+        self._tally.assigned(assigned)
 
     def on_partitions_revoked(self, revoked: object) -> None:
         """Ignored: the clock keeps running."""

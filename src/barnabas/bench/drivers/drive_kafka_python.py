@@ -1,6 +1,7 @@
 """The driver of kafka-python."""
 
 import time
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -30,8 +31,8 @@ class KafkaPythonAssignment(ConsumerRebalanceListener):
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
 
-    def on_partitions_assigned(self, assigned: object) -> None:
-        self._tally.assigned()
+    def on_partitions_assigned(self, assigned: Collection[object]) -> None:
+        self._tally.assigned(assigned)
 
     def on_partitions_revoked(self, revoked: object) -> None:
         """Ignored: the clock keeps running."""

@@ -46,7 +46,7 @@ def consume(spec: Spec) -> dict[str, Any]:
         }
     )
     tally = Tally(spec)
-    consumer.subscribe([spec.topic], on_assign=tally.assigned)
+    consumer.subscribe([spec.topic], on_assign=lambda _, given: tally.assigned(given))
     while not tally.is_done:
         values = [message.value() for message in consumer.consume(AT_ONCE, POLL_S)]
         tally.add(len(values), sum(len(value or b"") for value in values))

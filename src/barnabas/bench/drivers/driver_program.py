@@ -8,7 +8,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from statistics import quantiles
@@ -72,7 +72,7 @@ def main(roles: Mapping[str, Callable[[Spec], dict[str, Any]]]) -> None:
 
 
 class Tally:
-    """Messages received by a consumer since its first assignment."""
+    """Messages received by a consumer since it was first assigned partitions."""
 
     def __init__(self, spec: Spec) -> None:
         self.messages = 0
@@ -90,9 +90,13 @@ class Tally:
     def is_done(self) -> bool:
         return self._stop.is_set() if self._spec.shared else self.messages >= self._spec.messages
 
-    def assigned(self, *_: object) -> None:
-        """Start the clock on the first assignment."""
-        if self._begun is None:
+    def assigned(self, partitions: Collection[object]) -> None:
+        """Start the clock on the first assignment that is not empty.
+
+        kafka-python joins before it has the topic's metadata, and again when it has them: what lies
+        between is up to its timers.
+        """
+        if self._begun is None and partitions:
             self._begun = time.perf_counter()
 
     def add(self, messages: int, size: int) -> None:
