@@ -210,6 +210,10 @@ def test_conflicting_dynamic_values_leave_the_config_unchanged() -> None:
         ("listener.name.a.ssl.keystore.type", "PEM", True, "at default cluster level"),
         ("listener.name.a.connections.max.reauth.ms", "5", True, "at default cluster level"),
         ("log.segment.bytes", "x", True, "Invalid value x for configuration log.segment.bytes"),
+        ("log.cleaner.threads", "0", False, "value should be at least 1"),
+        ("num.replica.fetchers", "0", True, "value should be at least 1"),
+        ("num.replica.fetchers", "3", True, "not be greater than double the current value 1"),
+        ("num.io.threads", "3", True, "value should be at least half the current value 8"),
         ("log.roll.ms", "0", False, "log.roll.ms must be greater than or equal to 1"),
     ],
 )
@@ -226,6 +230,7 @@ def test_an_invalid_dynamic_value_is_refused_with_kafkas_message(
     [
         ("log.segment.bytes", "100", True),
         ("listeners", "PLAINTEXT://:1", False),
+        ("log.cleaner.threads", "2", True),
         ("listener.name.a.ssl.keystore.type", "PEM", False),
         ("listener.name.a.connections.max.reauth.ms", "5", False),
         ("listener.name.a.max.connections", "5", True),

@@ -27,7 +27,7 @@ from barnabas.config.config_key import (
     did_you_mean,
 )
 from barnabas.config.config_rules import check_together
-from barnabas.config.dynamic_config import applicable, check_dynamic
+from barnabas.config.dynamic_config import applicable, check_dynamic, check_threads
 from barnabas.config.listener_values import ListenerValues
 from barnabas.config.listeners import Listener, parse_listeners, parse_protocol_map, split_list
 
@@ -123,8 +123,11 @@ class BrokerConfig:
         for name, value in wanted.items():
             check_dynamic(name, value, cluster_default)
         if cluster_default:
-            return self.with_dynamic(self._per_broker, wanted)
-        return self.with_dynamic(wanted, self._cluster_default)
+            changed = self.with_dynamic(self._per_broker, wanted)
+        else:
+            changed = self.with_dynamic(wanted, self._cluster_default)
+        check_threads(self._values, changed._values)
+        return changed
 
     # Typed access, for `compose` to pass on plain values. Only the optional_ ones return None.
 

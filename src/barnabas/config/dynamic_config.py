@@ -1,10 +1,22 @@
 """Dynamic broker configs: the values that may change while the broker runs."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from barnabas.base.errors import ConfigError
 from barnabas.config.broker_keys import broker_key
-from barnabas.config.config_key import UpdateMode
+from barnabas.config.config_key import UpdateMode, Value
+
+# Numbers of threads, also where they are ignored: at least one, and changed by a factor of two
+# at most.
+_THREADS: Final = (
+    "background.threads",
+    "log.cleaner.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
 
 
 def applicable(
@@ -43,3 +55,20 @@ def check_dynamic(name: str, value: str, cluster_default: bool) -> None:
             f" Set({name})"
         )
     key.parse(value)
+
+
+def check_threads(before: Mapping[str, Value], after: Mapping[str, Value]) -> None:
+    """Check the changes of numbers of threads. Raises ConfigError with Kafka's message."""
+    for name in _THREADS:
+        old, new = before[name], after[name]
+        if not isinstance(old, int) or not isinstance(new, int) or old == new:
+            continue
+        failed = f"Dynamic thread count update validation failed for {name}={new}"
+        if new <= 0:
+            raise ConfigError(f"{failed}, value should be at least 1")
+        if new < old // 2:
+            raise ConfigError(f"{failed}, value should be at least half the current value {old}")
+        if new > max(old, 1) * 2:
+            raise ConfigError(
+                f"{failed}, value should not be greater than double the current value {old}"
+            )

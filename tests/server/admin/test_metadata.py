@@ -115,6 +115,24 @@ def test_created_topics_get_the_brokers_defaults(tmp_path: Path) -> None:
         assert len(topic.partitions) == 4
 
 
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("__consumer_offsets", "offsets_topic_num_partitions"),
+        ("__transaction_state", "transaction_state_log_num_partitions"),
+    ],
+)
+def test_an_internal_topic_is_created_as_its_coordinator_wants_it(
+    tmp_path: Path, name: str, number: str
+) -> None:
+    with broker(tmp_path, **{number: "3"}) as running, running.client() as client:
+        (topic,) = created(client, 12, [name])
+        assert len(topic.partitions) == 3
+        asked = parts(resource_type=2, resource_name=name, configuration_keys=("cleanup.policy",))
+        (told,) = client.call(ApiKey.DESCRIBE_CONFIGS, resources=(asked,)).results
+        assert told.configs[0].value == "compact"
+
+
 def test_an_invalid_default_is_reported_as_the_reason(tmp_path: Path) -> None:
     with (
         broker(tmp_path, default_replication_factor="3") as running,

@@ -29,6 +29,7 @@ from barnabas.server.cluster.topic_names import check_topic_name
 from barnabas.server.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.server.requests.access import authorized_operations, cluster_operations
 from barnabas.server.requests.dispatch import Call
+from barnabas.server.transactions.transaction_topic import TRANSACTION_TOPIC
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import NO_THROTTLE, adapt, response_type
 
@@ -142,7 +143,7 @@ async def _create(broker: Broker, names: Sequence[str]) -> dict[str, ErrorCode]:
     wanted: dict[str, NewTopic] = {}
     for name in names:
         try:
-            wanted[name] = broker.groups.new_topic() if name == OFFSETS_TOPIC else NewTopic(name)
+            wanted[name] = _new_topic(broker, name)
         except BrokerError:  # more brokers may join first
             failed[name] = ErrorCode.leader_not_available
     created = await broker.topics.create_all(
@@ -159,6 +160,15 @@ async def _create(broker: Broker, names: Sequence[str]) -> dict[str, ErrorCode]:
     left_ms = max(0, round((end - loop.time()) * 1000))
     unled = await broker.topics.unled(expected, left_ms)
     return failed | dict.fromkeys(unled, ErrorCode.leader_not_available)
+
+
+def _new_topic(broker: Broker, name: str) -> NewTopic:
+    """The topic to create; internal ones as their coordinators want them."""
+    if name == OFFSETS_TOPIC:
+        return broker.groups.new_topic()
+    if name == TRANSACTION_TOPIC:
+        return broker.transactions.new_topic()
+    return NewTopic(name)
 
 
 def _may_describe(call: Call, name: str, *, log_if_denied: bool = True) -> bool:
