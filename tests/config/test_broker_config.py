@@ -201,9 +201,11 @@ def test_conflicting_dynamic_values_leave_the_config_unchanged() -> None:
         ("broker.id", "1", False, "Cannot update these configs dynamically: Set(broker.id)"),
         ("log.retention.hours", "1", False, "Cannot update these configs dynamically"),
         ("ssl.keystore.location", "/a", False, "only per-listener using the listener prefix"),
+        ("listeners", "PLAINTEXT://:1", False, "Cannot update these configs dynamically"),
+        ("advertised.listeners", "PLAINTEXT://h:1", False, "update these configs dynamically"),
         (
-            "listeners",
-            "PLAINTEXT://:1",
+            "ssl.client.auth",
+            "required",
             True,
             "Cannot update these configs at default cluster level",
         ),
@@ -229,7 +231,6 @@ def test_an_invalid_dynamic_value_is_refused_with_kafkas_message(
     ("name", "value", "cluster_default"),
     [
         ("log.segment.bytes", "100", True),
-        ("listeners", "PLAINTEXT://:1", False),
         ("log.cleaner.threads", "2", True),
         ("listener.name.a.ssl.keystore.type", "PEM", False),
         ("listener.name.a.connections.max.reauth.ms", "5", False),
@@ -322,7 +323,7 @@ def test_the_cluster_default_describes_only_its_own_values() -> None:
     [
         ("broker.id", UpdateMode.READ_ONLY),
         ("zookeeper.connect", UpdateMode.READ_ONLY),
-        ("listeners", UpdateMode.PER_BROKER),
+        ("sasl.enabled.mechanisms", UpdateMode.PER_BROKER),
         ("ssl.keystore.password", UpdateMode.PER_BROKER),
         ("max.connections", UpdateMode.CLUSTER_WIDE),
         ("log.retention.ms", UpdateMode.CLUSTER_WIDE),

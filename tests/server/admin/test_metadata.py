@@ -115,17 +115,18 @@ def test_created_topics_get_the_brokers_defaults(tmp_path: Path) -> None:
         assert len(topic.partitions) == 4
 
 
-@pytest.mark.parametrize(
-    ("name", "number"),
-    [
-        ("__consumer_offsets", "offsets_topic_num_partitions"),
-        ("__transaction_state", "transaction_state_log_num_partitions"),
-    ],
-)
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
 def test_an_internal_topic_is_created_as_its_coordinator_wants_it(
-    tmp_path: Path, name: str, number: str
+    tmp_path: Path, name: str
 ) -> None:
-    with broker(tmp_path, **{number: "3"}) as running, running.client() as client:
+    with (
+        broker(
+            tmp_path,
+            offsets_topic_num_partitions="3",
+            transaction_state_log_num_partitions="3",
+        ) as running,
+        running.client() as client,
+    ):
         (topic,) = created(client, 12, [name])
         assert len(topic.partitions) == 3
         asked = parts(resource_type=2, resource_name=name, configuration_keys=("cleanup.policy",))

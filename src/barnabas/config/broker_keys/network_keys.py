@@ -3,13 +3,14 @@
 from typing import Final
 
 KEYS: Final = """
-listeners string PLAINTEXT://:9092 - high per-broker acts
+listeners string PLAINTEXT://:9092 - high acts
     Where to listen, as NAME://host:port separated by commas; no host is every interface, port 0
-    is any free port.
-advertised.listeners string null - high per-broker acts
-    The endpoints that clients connect to, in the form of listeners; listeners when not set.
+    is any free port. A running broker refuses to change it, other than Kafka's.
+advertised.listeners string null - high acts
+    The endpoints that clients connect to, in the form of listeners; listeners when not set. A
+    running broker refuses to change it, other than Kafka's.
 listener.security.protocol.map string \
-SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT - low per-broker acts
+SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT - low acts
     The security protocol of each listener name, as NAME:PROTOCOL separated by commas.
 inter.broker.listener.name string null - medium acts
     The listener that brokers use among themselves.
