@@ -9,21 +9,27 @@ from barnabas.base.errors import ErrorCode
 from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.server.transactions.partition_verification import Asked, PartitionVerification
+from barnabas.server.transactions.partition_verification import (
+    Asked,
+    Codes,
+    PartitionVerification,
+)
 from barnabas.server.transactions.transaction_topic import TRANSACTION_TOPIC
+from barnabas.transactions.transaction_messages import AddPartitions, Producer
+from barnabas.transactions.transaction_metadata import EPOCH_BUMP
 from tests.server.test_marker_channels import DirectPeers, cluster
 
 AT, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def verification(port: int) -> PartitionVerification:
-    """Of broker 1; broker 0, at this port, coordinates all transactional ids."""
-    metadata = cluster({0: port}, {TopicPartition(TRANSACTION_TOPIC, 0): 0})
+def verification(port: int, own: Any = None, coordinator: int = 0) -> PartitionVerification:
+    """Of broker 1; broker 0, at this port, coordinates all transactional ids, or broker 1."""
+    metadata = cluster({coordinator: port}, {TopicPartition(TRANSACTION_TOPIC, 0): coordinator})
     config = BrokerConfig.from_properties({"listeners": "PLAINTEXT://127.0.0.1:0"})
     configs: Any = SimpleNamespace(broker=config)
     peers: Any = DirectPeers()
     failures = FailureChannel(asyncio.get_running_loop())
-    return PartitionVerification(BrokerId(1), configs, metadata, peers, failures)
+    return PartitionVerification(BrokerId(1), configs, metadata, peers, failures, own)
 
 
 async def with_silent(
@@ -81,3 +87,26 @@ def test_questions_about_one_transaction_wait_together_and_each_gets_its_own_ans
         await asyncio.gather(sent, fence)
 
     asyncio.run(with_silent(scenario))
+
+
+def test_the_coordinator_of_this_broker_is_asked_without_a_connection() -> None:
+    class Own:
+        def __init__(self) -> None:
+            self.asked: list[tuple[AddPartitions, bool]] = []
+
+        async def answer_leader(self, request: AddPartitions, *, verify_only: bool) -> Codes:
+            self.asked.append((request, verify_only))
+            return {AT: ErrorCode.none, OTHER: ErrorCode.producer_fenced}
+
+    async def scenario() -> None:
+        own = Own()
+        verifying = verification(1, own, coordinator=1)
+        assert await verifying.ask(Asked("id", 7, 3, (AT, OTHER))) == {
+            AT: ErrorCode.none,
+            OTHER: ErrorCode.invalid_producer_epoch,
+        }
+        request = AddPartitions("id", Producer(7, 3), frozenset({AT, OTHER}), EPOCH_BUMP)
+        assert own.asked == [(request, True)]
+        await verifying.close()
+
+    asyncio.run(scenario())

@@ -97,6 +97,7 @@ class Node:
             state.metadata,
             state.peers,
             state.failures,
+            self.transactions,
             state.environment.safeguards,
         )
         self.moves = LogDirMoves(

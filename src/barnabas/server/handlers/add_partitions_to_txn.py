@@ -6,7 +6,6 @@ nothing. Brokers add partitions when a client of `transaction.version` 2 writes 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -29,6 +28,7 @@ from barnabas.server.cluster.metadata_cache import is_internal
 from barnabas.server.requests.access import Access, check
 from barnabas.server.requests.dispatch import Call
 from barnabas.server.transactions.fenced_errors import fenced_error
+from barnabas.server.transactions.transaction_coordinator import Codes
 from barnabas.transactions.transaction_messages import AddPartitions, Producer
 from barnabas.transactions.transaction_metadata import EPOCH_BUMP
 from barnabas.wire.schema import NO_THROTTLE
@@ -36,8 +36,6 @@ from barnabas.wire.schema import NO_THROTTLE
 # The first version of brokers, and the first that knows PRODUCER_FENCED.
 _BATCHED: Final = 4
 _FENCED: Final = 2
-
-Codes = dict[TopicPartition, ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +74,7 @@ async def _of_broker(broker: Broker, sent: AddPartitionsToTxnTransaction) -> Cod
         _partitions(sent.topics),
         EPOCH_BUMP,
     )
-    try:
-        if not request.transactional_id:
-            return dict.fromkeys(request.partitions, ErrorCode.invalid_request)
-        if sent.verify_only:
-            return await broker.transactions.verify(request)
-        return await _add(broker, request, broker.transactions.add)
-    except BrokerError as e:
-        return dict.fromkeys(request.partitions, e.code)
+    return await broker.transactions.answer_leader(request, verify_only=sent.verify_only)
 
 
 async def _of_client(broker: Broker, call: Call) -> Codes:
@@ -103,8 +94,10 @@ async def _of_client(broker: Broker, call: Call) -> Codes:
             request.transactional_id,
         )
         # Not for brokers: one that waits would hold up all transactions of its request.
-        add = broker.transactions.add_when_ended
-        codes = _denied(request, call.access) or await _add(broker, request, add)
+        transactions = broker.transactions
+        codes = _denied(request, call.access) or await transactions.add_known(
+            request, transactions.add_when_ended
+        )
     except BrokerError as e:
         codes = dict.fromkeys(request.partitions, e.code)
     knows = call.version >= _FENCED
@@ -127,20 +120,6 @@ def _denied(request: AddPartitions, access: Access) -> Codes:
         else ErrorCode.topic_authorization_failed
         for each in request.partitions
     }
-
-
-async def _add(
-    broker: Broker, request: AddPartitions, add: Callable[[AddPartitions], Awaitable[ErrorCode]]
-) -> Codes:
-    """All partitions are added, or none: the good ones are then not attempted."""
-    unknown = {
-        each: ErrorCode.unknown_topic_or_partition
-        for each in request.partitions
-        if not broker.metadata.has_partition(*each)
-    }
-    if unknown:
-        return dict.fromkeys(request.partitions, ErrorCode.operation_not_attempted) | unknown
-    return dict.fromkeys(request.partitions, await add(request))
 
 
 def _partitions(topics: Any) -> frozenset[TopicPartition]:

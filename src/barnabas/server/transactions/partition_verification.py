@@ -1,14 +1,15 @@
 """Partition verification (KIP-890): asks coordinators whether partitions are part of transactions.
 
 With transaction version 2 the same request adds them. There is one queue per coordinator broker
-and one request in flight for each; what arrives meanwhile leaves together.
+and one request in flight for each; what arrives meanwhile leaves together. The coordinator of this
+broker is asked without a connection.
 """
 
 import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from kio.schema.add_partitions_to_txn.v5.request import (
     AddPartitionsToTxnRequest,
@@ -26,6 +27,8 @@ from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.cluster.peer_connections import PeerConnections
 from barnabas.server.transactions.transaction_topic import TRANSACTION_TOPIC
+from barnabas.transactions.transaction_messages import AddPartitions, Producer
+from barnabas.transactions.transaction_metadata import EPOCH_BUMP
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import Message
 
@@ -65,6 +68,12 @@ class _Queued(NamedTuple):
                 each.set_result(codes)
 
 
+class OwnCoordinator(Protocol):
+    """The transaction coordinator of this broker."""
+
+    async def answer_leader(self, request: AddPartitions, *, verify_only: bool) -> Codes: ...
+
+
 class PartitionVerification:
     """Asks the coordinators of transactions; `close` ends what is under way."""
 
@@ -75,9 +84,11 @@ class PartitionVerification:
         metadata: MetadataCache,
         peers: PeerConnections,
         failures: FailureChannel,
+        own: OwnCoordinator,
         safeguards: Safeguards = IN_FORCE,
     ) -> None:
         self._broker_id = broker_id
+        self._own = own
         self._configs = configs
         self._metadata = metadata
         self._peers = peers
@@ -177,7 +188,19 @@ class PartitionVerification:
 
     # -- requests ------------------------------------------------------------
 
+    async def _ask_own(self, asked: Asked) -> Codes:
+        request = AddPartitions(
+            asked.transactional_id,
+            Producer(asked.producer_id, asked.producer_epoch),
+            frozenset(asked.partitions),
+            EPOCH_BUMP,
+        )
+        codes = await self._own.answer_leader(request, verify_only=not asked.adds)
+        return {each: _as_leader(code) for each, code in codes.items()}
+
     async def _send(self, coordinator: BrokerId, asked: list[Asked]) -> list[Codes]:
+        if coordinator == self._broker_id:
+            return await asyncio.gather(*map(self._ask_own, asked))
         timeout_s = self._configs.broker.int("request.timeout.ms") / 1000
         try:
             connection, version = await self._connected(coordinator, timeout_s)

@@ -5,8 +5,8 @@ again at the leader of then, and completes the transaction when the last one is 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Final, TypeAlias
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
@@ -47,6 +47,8 @@ from barnabas.transactions.transaction_messages import (
 from barnabas.transactions.transaction_metadata import TransactionMetadata
 from barnabas.transactions.transaction_state import TransactionState
 from barnabas.wire.records.compression import Codec
+
+Codes: TypeAlias = dict[TopicPartition, ErrorCode]
 
 # Markers that a leader refused, and completions that were not written, are tried again after a
 # pause, which doubles each time.
@@ -183,7 +185,31 @@ class TransactionCoordinator:
         await asyncio.wait((ending,), timeout=ENDED_WITHIN_S)
         return await self.add(request)
 
-    async def verify(self, request: AddPartitions) -> dict[TopicPartition, ErrorCode]:
+    async def add_known(
+        self, request: AddPartitions, add: Callable[[AddPartitions], Awaitable[ErrorCode]]
+    ) -> Codes:
+        """Add all partitions, or none: if one is unknown, the others are not attempted."""
+        unknown = {
+            each: ErrorCode.unknown_topic_or_partition
+            for each in request.partitions
+            if not self._metadata.has_partition(*each)
+        }
+        if unknown:
+            return dict.fromkeys(request.partitions, ErrorCode.operation_not_attempted) | unknown
+        return dict.fromkeys(request.partitions, await add(request))
+
+    async def answer_leader(self, request: AddPartitions, *, verify_only: bool) -> Codes:
+        """The answer to the leader of partitions, which are verified or added."""
+        try:
+            if not request.transactional_id:
+                return dict.fromkeys(request.partitions, ErrorCode.invalid_request)
+            if verify_only:
+                return await self.verify(request)
+            return await self.add_known(request, self.add)
+        except BrokerError as e:
+            return dict.fromkeys(request.partitions, e.code)
+
+    async def verify(self, request: AddPartitions) -> Codes:
         """Whether each partition is in the transaction of the producer. Raises BrokerError."""
         partition = self._partition_of(request.transactional_id)
         codes = await self._runtime.ask(partition, lambda shard, now: shard.verify(request, now))
