@@ -1,11 +1,7 @@
-"""Random faults of three brokers on a real ZooKeeper: every promise holds.
+"""Random faults of three brokers on a real ZooKeeper: every promise holds."""
 
-BARNABAS_CHAOS_SECONDS sets the duration, BARNABAS_CHAOS_SEED repeats the choices of a run.
-"""
-
-import os
 import time
-from random import Random, SystemRandom
+from random import Random
 from typing import Final
 
 import pytest
@@ -22,9 +18,9 @@ from tests.chaos.judging import (
     verify_folders,
 )
 from tests.chaos.load import Load, Reader, running
+from tests.support.chaos import SECONDS, chaos_seed
 from tests.support.cluster import until
 
-SECONDS: Final = int(os.environ.get("BARNABAS_CHAOS_SECONDS", "12"))
 ASSIGNMENT: Final = ([0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 2, 1])
 CONFIG: Final = {"min.insync.replicas": "2", "segment.bytes": "200000"}
 
@@ -34,7 +30,7 @@ pytestmark = pytest.mark.timeout(SECONDS * 2 + 300)
 def test_nothing_acknowledged_is_lost_and_nothing_read_vanishes_whatever_happens_to_leaders(
     cut_cluster: StartCluster, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seed = int(os.environ.get("BARNABAS_CHAOS_SEED") or SystemRandom().randrange(10**6))
+    seed = chaos_seed()
     with capsys.disabled():
         print(f"\nchaos: seed {seed}, {SECONDS} s")
     cluster = cut_cluster()

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.support.broker import BrokerProcess
+from tests.support.chaos import seed_of
 from tests.support.clients import PATIENCE_S
 from tests.support.confluent_client import ConfluentAdmin, ConfluentClient
 
@@ -107,7 +108,7 @@ def test_acknowledged_messages_survive_random_kills_once_and_in_order(
     broker = fresh_broker(*OFTEN)
     ConfluentAdmin(broker.bootstrap).create_topic(topic, PARTITIONS, CONFIG)
     load = Load(broker.bootstrap, topic)
-    source = random.Random()
+    source = random.Random(seed_of("BARNABAS_CRASHES"))
     with load.running():
         for _ in range(KILLS):
             load.wait_for_an_answer()

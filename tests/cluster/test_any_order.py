@@ -1,15 +1,13 @@
 """Operations and faults in any order: each operation is done or undone, and all views agree.
 
-BARNABAS_CHAOS_SECONDS sets the duration, BARNABAS_CHAOS_SEED repeats the choices of a run. Faults
-happen at random times, not on conditions: any moment may be hit.
+Faults happen at random times, not on conditions: any moment may be hit.
 """
 
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
-from random import Random, SystemRandom
+from random import Random
 from threading import Thread
 from typing import Final
 
@@ -19,9 +17,9 @@ from tests.cluster.asked import OPERATIONS, Asked, Create, Delete, Move
 from tests.cluster.conftest import BROKERS, revive
 from tests.cluster.operations import create, next_controller
 from tests.support.agreement import elected
+from tests.support.chaos import SECONDS, chaos_seed
 from tests.support.cluster import Cluster
 
-SECONDS: Final = int(os.environ.get("BARNABAS_CHAOS_SECONDS", "12"))
 LATEST_S: Final = 0.5
 LARGEST_TOPIC: Final = 40
 
@@ -120,7 +118,7 @@ def perform_quietly(asked: Asked) -> None:
 def test_operations_are_done_or_undone_whatever_fails_during_them(
     cluster: Cluster, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seed = int(os.environ.get("BARNABAS_CHAOS_SEED") or SystemRandom().randrange(10**6))
+    seed = chaos_seed()
     chance = Random(seed)
     choices = Choices(cluster, topic, chance)
     ends, told = time.monotonic() + SECONDS, [f"seed {seed}, {SECONDS} s"]

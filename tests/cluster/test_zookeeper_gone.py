@@ -1,9 +1,8 @@
 """An outage of ZooKeeper: brokers keep serving, and settle when it is back.
 
-With BARNABAS_CHAOS_SECONDS the outage takes a minute, too long for CI.
+In `make chaos` the outage takes a minute, too long for CI.
 """
 
-import os
 import time
 from collections.abc import Callable
 from typing import Final
@@ -15,13 +14,14 @@ from barnabas.znodes import paths
 from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
 from tests.cluster.operations import create, partitions
 from tests.support.agreement import children, read_znodes
+from tests.support.chaos import IS_LONG
 from tests.support.clients import Message
 from tests.support.cluster import SESSION_TIMEOUT_MS, Cluster, until
 from tests.support.confluent_client import ConfluentClient
 
 pytestmark = pytest.mark.timeout(400)
 
-AWAY_S: Final = 60.0 if "BARNABAS_CHAOS_SECONDS" in os.environ else 2 * SESSION_TIMEOUT_MS / 1000
+AWAY_S: Final = 60.0 if IS_LONG else 2 * SESSION_TIMEOUT_MS / 1000
 
 
 @pytest.mark.parametrize("how", ["paused", "killed"])
