@@ -134,10 +134,6 @@ class Meter:
         """Whether a new meter would measure the same."""
         return self.rate.is_idle(now)
 
-    def has_room(self, size: int, now: float) -> bool:
-        """Whether so much more stays within the bound."""
-        return self.rate.total + size <= self.bound * self.rate.elapsed(now)
-
 
 class TokenBucket:
     """The quota on changes of topics (KIP-599): a burst is saved up, and may be overdrawn once."""

@@ -27,7 +27,6 @@ from barnabas.znodes.paths import (
     topic_path,
 )
 from barnabas.znodes.tree import (
-    ANY_VERSION,
     BadVersion,
     CheckVersion,
     CreateNode,
@@ -301,12 +300,6 @@ class Store:
         except MalformedZnode as error:
             log.error("malformed znode ignored: %s", error)
             return {}
-
-    async def set_or_make(self, path: str, data: bytes) -> None:
-        try:
-            await self.write(SetData(path, data, ANY_VERSION))
-        except NoNode:
-            await self.make(path, data)
 
 
 def _in_parts(whole: Sequence[T]) -> list[Sequence[T]]:

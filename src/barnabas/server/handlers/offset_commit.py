@@ -24,13 +24,14 @@ from barnabas.groups.offsets.offset_messages import OffsetsReply, PartitionCommi
 from barnabas.groups.records.offset_record import NO_TIMESTAMP
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
+from barnabas.server.requests.offset_commits import error_codes, known_partitions
 from barnabas.wire.schema import NO_THROTTLE, milliseconds
 
 _UNSET: Final = timedelta(milliseconds=-1)
 
 
 async def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
-    known = _known(broker, request)
+    known = known_partitions(broker.metadata, request.topics)
     topics = [
         TopicCommits(
             topic.name,
@@ -49,18 +50,7 @@ async def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> Of
         for topic, sent_topic in zip(request.topics, call.sent.topics, strict=True)
     ]
     reply = await _commit(broker, request, call, topics)
-    codes = {
-        (topic, partition): code
-        for topic, partitions in reply.topics
-        for partition, code in partitions
-    }
-
-    def code_of(topic: str, partition: int) -> ErrorCode:
-        if (topic, partition) not in known:
-            return ErrorCode.unknown_topic_or_partition
-        return codes.get((topic, partition), reply.error)
-
-    return _response(request, code_of)
+    return _response(request, error_codes(reply, known))
 
 
 async def _commit(
@@ -82,18 +72,6 @@ async def _commit(
         )
     except BrokerError as e:
         return OffsetsReply(error=e.code)
-
-
-def _known(broker: Broker, request: OffsetCommitRequest) -> set[tuple[str, int]]:
-    """The partitions that exist when the request arrives; only these are committed."""
-    images = {topic.name: broker.metadata.topic(topic.name) for topic in request.topics}
-    return {
-        (topic.name, each.partition_index)
-        for topic in request.topics
-        if (image := images[topic.name]) is not None
-        for each in topic.partitions
-        if each.partition_index in image.partitions
-    }
 
 
 def _response(

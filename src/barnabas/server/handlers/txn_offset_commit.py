@@ -27,6 +27,7 @@ from barnabas.log.producers.verification import UNGUARDED
 from barnabas.server.broker import Broker
 from barnabas.server.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.server.requests.dispatch import Call
+from barnabas.server.requests.offset_commits import error_codes, known_partitions
 from barnabas.server.transactions.partition_verification import Asked
 from barnabas.wire.schema import NO_THROTTLE
 
@@ -48,23 +49,12 @@ _RETRIED: Final = frozenset(
 async def handle(
     broker: Broker, request: TxnOffsetCommitRequest, call: Call
 ) -> TxnOffsetCommitResponse:
-    known = _known(broker, request)
+    known = known_partitions(broker.metadata, request.topics)
     try:
         reply = await _commit(broker, request, call.version, known)
     except BrokerError as e:
         reply = OffsetsReply(error=e.code)
-    codes = {
-        (topic, partition): code
-        for topic, partitions in reply.topics
-        for partition, code in partitions
-    }
-
-    def code_of(topic: str, partition: int) -> ErrorCode:
-        if (topic, partition) not in known:
-            return ErrorCode.unknown_topic_or_partition
-        return codes.get((topic, partition), reply.error)
-
-    return _response(request, code_of)
+    return _response(request, error_codes(reply, known))
 
 
 async def _commit(
@@ -135,18 +125,6 @@ def _commit_error(code: ErrorCode, version: int) -> ErrorCode:
     if code is ErrorCode.concurrent_transactions and version >= ADDS_SINCE:
         return code
     return ErrorCode.coordinator_load_in_progress if code in _RETRIED else code
-
-
-def _known(broker: Broker, request: TxnOffsetCommitRequest) -> set[tuple[str, int]]:
-    """The partitions that exist when the request arrives; only these are committed."""
-    images = {topic.name: broker.metadata.topic(topic.name) for topic in request.topics}
-    return {
-        (topic.name, each.partition_index)
-        for topic in request.topics
-        if (image := images[topic.name]) is not None
-        for each in topic.partitions
-        if each.partition_index in image.partitions
-    }
 
 
 def _response(
