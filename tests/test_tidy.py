@@ -55,6 +55,8 @@ EMPTY_NAME = re.compile(r"(Manager|Helper|Util)s?(?![a-z])|(^|_)(manager|helper|
 SUPPRESSION = re.compile(r"type:\s*ignore|noqa")
 EXPLAINED = re.compile(r"(type:\s*ignore\[[\w, -]+\]|noqa:\s*[A-Z]+\d+)\s*(?:-|#)\s+\S")
 
+OPENING_QUESTION = re.compile(r'(\A|""")(Whether|What|Who|Which)\b')
+
 # What may take a set of strings whole, since its order does not show in the result.
 ORDERLESS = ("all", "any", "frozenset", "len", "max", "min", "set", "sorted", "sum")
 
@@ -201,6 +203,15 @@ def test_every_module_begins_by_saying_what_it_is_for() -> None:
         if not re.match(r'r?"""\S', text):
             wrong.append(f"{name_of(path)} does not begin with a docstring")
     refuse(wrong)
+
+
+def test_no_docstring_opens_with_a_question_word() -> None:
+    found = [
+        f"{name_of(path)}:{line} {text.strip().splitlines()[0]}"
+        for path in python_files("src")
+        for line, text in docstrings(path, OPENING_QUESTION)
+    ]
+    assert not found, found
 
 
 def test_every_package_has_an_init_file() -> None:

@@ -159,7 +159,7 @@ class BrokerConfig:
         return None if self._values[name] is None else self._typed(name, str)
 
     def is_set(self, name: builtins.str) -> builtins.bool:
-        """Whether the key is set; otherwise it has its default."""
+        """True if the key is set; otherwise it has its default."""
         return any(
             name in texts for texts in (self._static, self._per_broker, self._cluster_default)
         )

@@ -42,7 +42,7 @@ class ConfigSource(IntEnum):
 
 
 class UpdateMode(Enum):
-    """Whether a running broker accepts a new value: for one broker, or also for all."""
+    """The reach of a new value that a running broker accepts: none, one broker, or also all."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"

@@ -65,12 +65,12 @@ class TopicConfig:
 
     @property
     def compacts(self) -> bool:
-        """Whether the log is compacted."""
+        """True if the log is compacted."""
         return "compact" in self.cleanup_policy
 
     @property
     def deletes(self) -> bool:
-        """Whether segments are deleted by age or size."""
+        """True if segments are deleted by age or size."""
         return "delete" in self.cleanup_policy
 
 

@@ -142,7 +142,7 @@ class Context:
         return {b: live for b, live in self.live.items() if b not in self.shutting_down}
 
     def is_online(self, broker: BrokerId, partition: TopicPartition) -> bool:
-        """Whether the replica can serve: its broker is alive, its log directory has not failed.
+        """True if the replica can serve: its broker is alive, its log directory has not failed.
 
         A broker that is shutting down counts, as in Kafka's isReplicaOnline with
         includeShuttingDownBrokers.
@@ -150,7 +150,7 @@ class Context:
         return broker in self.live and partition not in self.offline_replicas.get(broker, ())
 
     def is_available(self, broker: BrokerId, partition: TopicPartition) -> bool:
-        """Whether the replica may become leader: online, its broker not shutting down."""
+        """True if the replica may become leader: online, its broker not shutting down."""
         return broker not in self.shutting_down and self.is_online(broker, partition)
 
     def state_of(self, partition: TopicPartition) -> PartitionState:

@@ -90,7 +90,7 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker is the controller, as far as it can know."""
+        """True if this broker is the controller, as far as it can know."""
         return self._elected is not None and not self._elected.session.is_over
 
     @property

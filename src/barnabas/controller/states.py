@@ -65,5 +65,5 @@ State = TypeVar("State", PartitionState, ReplicaState)
 
 
 def may_enter(table: Mapping[State, frozenset[State]], state: State, to: State) -> bool:
-    """Whether the table allows the transition from `state` to `to`."""
+    """True if the table allows the transition from `state` to `to`."""
     return state in table[to]

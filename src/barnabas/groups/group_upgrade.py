@@ -171,7 +171,7 @@ def _records_of(
 
 
 def may_downgrade(turn: ConsumerTurn, leaving: ConsumerMember) -> bool:
-    """Whether the group is downgraded when this member, the last that is not classic, leaves."""
+    """True if the group is downgraded when this member, the last that is not classic, leaves."""
     staying = [each for each in turn.group.members.values() if each is not leaving]
     return (
         turn.settings.migration_policy.downgrades

@@ -305,7 +305,7 @@ class GroupCoordinatorShard:
         return CoordinatorResult(cast(Reply, failed_reply(result.reply, error)), (), tuple(effects))
 
     def _is_session(self, key: TimerKey) -> bool:
-        """Whether it is the session timer of a member."""
+        """True if it is the session timer of a member."""
         kind, group_id, *of_member = key
         group = self.groups.get(group_id)
         return kind == _SESSION and group is not None and of_member[0] in group.members

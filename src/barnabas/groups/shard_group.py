@@ -46,22 +46,22 @@ class ShardGroup(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members; it may have offsets."""
+        """True if it has no members; it may have offsets."""
 
     def check_commit(self, claim: CommitClaim) -> ErrorCode:
-        """Whether the claim may commit offsets of the group."""
+        """True if the claim may commit offsets of the group."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Whether that member, or a client that is no member, may fetch the offsets."""
+        """True if that member, or a client that is no member, may fetch the offsets."""
 
     def check_offset_delete(self) -> ErrorCode:
-        """Whether offsets of topics without subscriber may be deleted."""
+        """True if offsets of topics without subscriber may be deleted."""
 
     def check_delete(self) -> ErrorCode:
-        """Whether the group may be deleted."""
+        """True if the group may be deleted."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member subscribes to the topic, so its offsets are kept."""
+        """True if a member subscribes to the topic, so its offsets are kept."""
 
     def unused_since_ms(self, commit_timestamp_ms: int) -> int | None:
         """The time since when an offset of that commit is unused; None while it is in use."""

@@ -405,7 +405,7 @@ class Log(LogReader):
         return self.log_end_offset - self.recovery_point
 
     def is_flush_due(self, now_ms: int) -> bool:
-        """Whether `flush.messages` or `flush.ms` asks for a flush."""
+        """True if `flush.messages` or `flush.ms` asks for a flush."""
         config, unflushed = self.config, self.unflushed_messages
         return unflushed >= config.flush_messages or (
             unflushed > 0 and now_ms - self.last_flush_ms >= config.flush_ms
@@ -413,7 +413,7 @@ class Log(LogReader):
 
     @property
     def is_rolled_unflushed(self) -> bool:
-        """Whether a rolled segment is not flushed yet: recovery would have to scan it."""
+        """True if a rolled segment is not flushed yet: recovery would have to scan it."""
         return self.recovery_point < self._active.base_offset
 
     def start_flush(self, *, rolled_only: bool = False, closing: bool = False) -> Flush:

@@ -124,7 +124,7 @@ class LogDir:
         return self._checkpoints[name].decide(offsets)
 
     def is_known(self, name: str, partition: TopicPartition) -> bool:
-        """Whether that checkpoint, as it is on disk, has an entry for the partition."""
+        """True if that checkpoint, as it is on disk, has an entry for the partition."""
         return partition in self._checkpoints[name].offsets
 
     def forget_deleted(self, partition: TopicPartition, left: Container[TopicPartition]) -> None:

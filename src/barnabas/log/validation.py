@@ -108,7 +108,7 @@ def validate(
 
 
 def must_recompress(header: BatchHeader, config: TopicConfig) -> bool:
-    """Whether the topic wants another codec than the batch has: `validate` is slow then."""
+    """True if the topic wants another codec than the batch has: `validate` is slow then."""
     return config.compression_type != "producer" and _target_codec(header, config) != header.codec
 
 

@@ -37,7 +37,7 @@ class DelayedOperation(TimerTask):
 
     @abstractmethod
     def try_complete(self) -> bool:
-        """Whether the operation is satisfied; the purgatory then completes it."""
+        """True if the operation is satisfied; the purgatory then completes it."""
 
     def on_turn(self) -> bool:
         """Complete if satisfied; return whether it completed."""

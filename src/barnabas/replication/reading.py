@@ -44,7 +44,7 @@ class Reading(NamedTuple):
         return (epoch, end) if epoch < last_epoch or end < offset else None
 
     def has_more(self, offset: int, upto: Offset, extent: FileSlice) -> bool:
-        """Whether there is more before `upto` than the `extent` that was located."""
+        """True if there is more before `upto` than the `extent` that was located."""
         whole = self.log.locate(Offset(offset), NO_LIMIT, upto, minimum_one=True)
         ends_early = extent.size > 0 and offset < self.log.segments[-1].base_offset
         return whole.size > extent.size or ends_early

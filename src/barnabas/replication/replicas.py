@@ -15,7 +15,7 @@ LATE_AFTER_MS: Final = 5 * 60 * 1000
 
 class Metadata(Protocol):
     def has_partition(self, topic: str, partition: int, /) -> bool:
-        """Whether the cluster has such a partition."""
+        """True if the cluster has such a partition."""
         ...
 
 
@@ -62,7 +62,7 @@ class Replicas:
         return self._leaders.get(topic_partition) or self._followers.get(topic_partition)
 
     def down_converts(self, topic: str, partition: int) -> bool:
-        """Whether clients with old record formats may read the partition, if it is led here."""
+        """True if clients with old record formats may read the partition, if it is led here."""
         leader = self._leaders.get((topic, partition))
         return leader is None or leader.log.config.message_downconversion_enable
 

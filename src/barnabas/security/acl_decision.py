@@ -29,7 +29,7 @@ class Rules(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Whether an operation is allowed, the reason, and the ACL that decided, if one did."""
+    """The verdict on an operation, its reason, and the ACL that decided, if one did."""
 
     allowed: bool
     reason: str
@@ -80,7 +80,7 @@ def decide_by_type(
     source: AclSource,
     rules: Rules,
 ) -> bool:
-    """Whether the operation is allowed on at least one resource of the type, existing or not.
+    """True if the operation is allowed on at least one resource of the type, existing or not.
 
     An ACL that allows counts unless one that denies covers all that it allows.
     """

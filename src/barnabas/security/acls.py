@@ -111,7 +111,7 @@ class ResourcePattern(NamedTuple):
         return f"{self.type.text}:{self.pattern_type.name}:{self.name}"
 
     def covers(self, name: str) -> bool:
-        """Whether the pattern is for the resource of this name."""
+        """True if the pattern is for the resource of this name."""
         if self.pattern_type is PatternType.PREFIXED:
             return name.startswith(self.name)
         return self.name in (name, WILDCARD)

@@ -58,7 +58,7 @@ class Authorizer:
         log_if_denied: bool = True,
         count: int = 1,
     ) -> bool:
-        """Whether the client may; one look-up if it asked before. Does not suspend."""
+        """True if the client may; one look-up if it asked before. Does not suspend."""
         key = (client.principal, client.host, operation, type_, name)
         allowed = self._decided.get(key)
         if allowed is None:
@@ -76,7 +76,7 @@ class Authorizer:
     def authorize_by_type(
         self, client: Client, operation: Operation, type_: ResourceType, request: str
     ) -> bool:
-        """Whether the client may on at least one resource of the type."""
+        """True if the client may on at least one resource of the type."""
         allowed = decide_by_type(
             _text(client.principal), client.host, operation, type_, self.cache, self.rules
         )

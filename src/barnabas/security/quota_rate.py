@@ -13,7 +13,7 @@ WINDOW_S: Final = 1.0
 
 
 class Rate:
-    """What was recorded in the last windows, per second."""
+    """The sum of what was recorded in the last windows, per second."""
 
     __slots__ = ("_samples", "_window_s", "_windows", "total")
 
@@ -61,7 +61,7 @@ class Rate:
         return max(since, self._window_s)
 
     def is_idle(self, now: float) -> bool:
-        """Whether nothing was recorded in the last windows, as in a new rate."""
+        """True if nothing was recorded in the last windows, as in a new rate."""
         self._purge(now)
         return not self._samples
 
@@ -127,11 +127,11 @@ class Meter:
         return int((rate - self._bound) / self._bound * self.rate.elapsed(now) * 1000)
 
     def most_at_once(self, windows: int, window_s: float) -> int:
-        """What may be sent in one answer, so that a client with a small quota still progresses."""
+        """The most to send in one answer, so that a client with a small quota still progresses."""
         return int(self.bound * (windows - 1) * window_s)
 
     def is_idle(self, now: float) -> bool:
-        """Whether a new meter would measure the same."""
+        """True if a new meter would measure the same."""
         return self.rate.is_idle(now)
 
 
@@ -161,7 +161,7 @@ class TokenBucket:
         return int(-self.tokens / self.bound * 1000) if self.bound > 0 else 1000
 
     def is_idle(self, now: float) -> bool:
-        """Whether it is full, as a new bucket."""
+        """True if it is full, as a new bucket."""
         self._fill(now)
         return self.tokens >= self._most
 

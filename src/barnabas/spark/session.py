@@ -55,7 +55,7 @@ class SparkPlace:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether Spark is a single child process, which never retries a task on its own."""
+        """True if Spark is a single child process, which never retries a task on its own."""
         return self.remote is None and _EMBEDDED.fullmatch(self.master) is not None
 
 

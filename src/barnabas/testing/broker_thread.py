@@ -69,7 +69,7 @@ class BrokerThread:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs and has not failed."""
+        """True if it runs and has not failed."""
         return self._thread.is_alive() and self.failure is None
 
     @property

@@ -49,7 +49,7 @@ def decide_init(
 
 
 def _is_known(metadata: TransactionMetadata, expected: Producer) -> bool:
-    """Whether the producer id is the current one, or the one before, of which epochs ran out."""
+    """True if the producer id is the current one, or the one before, of which epochs ran out."""
     return (
         expected == NO_PRODUCER
         or metadata.producer_epoch == NO_EPOCH

@@ -262,5 +262,5 @@ class TransactionCoordinatorShard:
 
 
 def is_open(metadata: TransactionMetadata) -> bool:
-    """Whether the transaction is not completed."""
+    """True if the transaction is not completed."""
     return metadata.state is TransactionState.ONGOING or metadata.state in PREPARED

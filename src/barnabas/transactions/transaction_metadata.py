@@ -44,7 +44,7 @@ class TransactionMetadata:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the producer id has no epoch left for a producer."""
+        """True if the producer id has no epoch left for a producer."""
         return self.producer_epoch >= LAST_EPOCH
 
     def is_late(self, now_ms: int) -> bool:

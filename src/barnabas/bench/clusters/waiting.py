@@ -45,7 +45,7 @@ async def until(
 
 
 async def acknowledges(port: int, topic: str, partition: int = 0) -> bool:
-    """Whether this broker soon acknowledges a record with acks=all."""
+    """True if this broker soon acknowledges a record with acks=all."""
     exchange = produce(PROBE, topic, acks=-1)
     try:
         peer = await AsyncConnection.connect(

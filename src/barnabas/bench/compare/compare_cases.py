@@ -60,7 +60,7 @@ class Effort:
         return self.total_bytes / FULL_BYTES
 
     def has_time(self, took_s: Sequence[float]) -> bool:
-        """Whether one more turn like the last ends in time; the first always runs.
+        """True if one more turn like the last ends in time; the first always runs.
 
         So both systems get the same time, and the faster one does more turns.
         """

@@ -64,7 +64,7 @@ class ClientRun:
         return facts | ({"left out": ", ".join(left_out)} if left_out else {})
 
     def is_whole(self) -> bool:
-        """Whether all clients are included."""
+        """True if all clients are included."""
         return self._names == named("all")
 
     def prepare(self, site: Site, effort: Effort) -> None:

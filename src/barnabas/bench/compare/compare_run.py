@@ -98,7 +98,7 @@ class Compared:
 
     @property
     def met(self) -> bool | None:
-        """Whether the displayed ratio meets the goal; None without a goal or a ratio."""
+        """True if the displayed ratio meets the goal; None without a goal or a ratio."""
         if self.metric.goal is None or not self.ratios:
             return None
         return self._reaches(self.ratio)

@@ -42,7 +42,7 @@ def begin_together(bootstrap: str, group: str, clients: int, start: Callable[[],
 
 
 def has_consumer_groups(bootstrap: str) -> bool:
-    """Whether the cluster has KIP-848 groups, which Kafka lacks in ZooKeeper mode."""
+    """True if the cluster has KIP-848 groups, which Kafka lacks in ZooKeeper mode."""
     return asyncio.run(_has_consumer_groups(bootstrap))
 
 

@@ -34,7 +34,7 @@ def median_interval(values: Sequence[float]) -> Interval | None:
 
 
 def judged(interval: Interval, goal: float, less: bool) -> Verdict:
-    """Whether all of the interval reaches the goal, none of it, or a part; to two digits."""
+    """The verdict, to two digits: all of the interval reaches the goal, none of it, or a part."""
     reached = [round(end, 2) <= goal if less else round(end, 2) >= goal for end in interval]
     if all(reached):
         return Verdict.MET

@@ -121,7 +121,7 @@ class _Session:
         return FetchAsked(wanted, forgotten, self.session_id, self.epoch)
 
     def accept(self, answer: FetchResponse) -> bool:
-        """Whether the response is usable. Raises LoadFailed if it lists wrong partitions."""
+        """True if the response is usable. Raises LoadFailed if it lists wrong partitions."""
         if answer.error is not ErrorCode.none:
             self.epoch = 0
             if answer.error is ErrorCode.fetch_session_id_not_found:

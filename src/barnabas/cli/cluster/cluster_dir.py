@@ -80,7 +80,7 @@ class BrokerFiles:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether a running broker holds the lock of the log directory."""
+        """True if a running broker holds the lock of the log directory."""
         try:
             with self._lock.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

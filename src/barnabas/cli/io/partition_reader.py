@@ -102,7 +102,7 @@ class PartitionReader:
         self._consumer.close()
 
     def _is_wanted(self, message: Message) -> bool:
-        """Whether the message is in its partition's range; closes a range at its end."""
+        """True if the message is in its partition's range; closes a range at its end."""
         partition, offset = message.partition() or 0, message.offset() or 0
         span = self._open.get(partition)
         error = message.error()

@@ -43,7 +43,7 @@ class BrokerDir(NamedTuple):
 
     @property
     def was_closed(self) -> bool:
-        """Whether the broker shut down cleanly, so that the log needs no recovery.
+        """True if the broker shut down cleanly, so that the log needs no recovery.
 
         Raises  PermissionError
         """

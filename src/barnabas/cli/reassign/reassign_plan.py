@@ -187,7 +187,7 @@ class _Placement:
         return False
 
     def _fits(self, replicas: Sequence[int], broker: int, count: int) -> bool:
-        """Whether the broker's rack may have one more of a partition's `count` replicas."""
+        """True if the broker's rack may have one more of a partition's `count` replicas."""
         rack = self._racks[broker]
         there = sum(self._racks[other] == rack for other in replicas)
         return there < -(-count // len(set(self._racks.values())))

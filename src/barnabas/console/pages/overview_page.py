@@ -48,7 +48,7 @@ async def _latency(
 
 
 async def controller_state(client: ConsoleClient, partitions: int) -> dict[str, Any] | None:
-    """What Barnabas tells about its controller; None elsewhere.
+    """The description that Barnabas gives of its controller; None elsewhere.
 
     It describes every partition: a cluster with very many is not asked.
     """

@@ -140,7 +140,7 @@ def leaderless(context: Context) -> Iterator[TopicPartition]:
 
 
 def is_deletion_active(context: Context, topic: str) -> bool:
-    """Whether the deletion of a topic has begun or begins next: it must get no new leader.
+    """True if the deletion of a topic has begun or begins next: it must get no new leader.
 
     A former controller may have deleted replicas already; a leader elected now would start an
     empty log under the same topic id. A topic under reassignment waits, and keeps its leaders

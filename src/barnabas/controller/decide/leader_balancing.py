@@ -68,7 +68,7 @@ def _imbalances(context: Context) -> dict[BrokerId, Imbalance]:
 
 
 def preferred_can_lead(context: Context, partition: TopicPartition) -> bool:
-    """Whether the preferred leader is alive, not shutting down, and in sync."""
+    """True if the preferred leader is alive, not shutting down, and in sync."""
     preferred = context.assignment(partition).replicas[0]
     leadership = context.leadership.get(partition)
     return (

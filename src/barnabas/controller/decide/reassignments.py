@@ -204,7 +204,7 @@ def _continue_moves(context: Context, moves: Assignments) -> Steps:
 
 
 def _has_caught_up(context: Context, partition: TopicPartition, to: Assignment) -> bool:
-    """Whether every target replica is in sync, and able to lead once the others are removed."""
+    """True if every target replica is in sync, and able to lead once the others are removed."""
     if not to.is_reassigning:
         return True
     leadership = context.leadership.get(partition)
@@ -302,7 +302,7 @@ def _delete_removed(
 
 
 def _is_led_by(context: Context, partition: TopicPartition, staying: Assignment) -> bool:
-    """Whether a staying replica leads, so that removing the others loses no records."""
+    """True if a staying replica leads, so that removing the others loses no records."""
     leader = context.leadership[partition].state.leader
     return leader in staying.replicas and context.is_online(leader, partition)
 
@@ -346,7 +346,7 @@ def _release_deletions(context: Context, ended: tuple[TopicPartition, ...]) -> S
 
 
 def is_moving(context: Context, topic: str, but: Container[TopicPartition] = frozenset()) -> bool:
-    """Whether a partition of the topic, other than those in `but`, is being reassigned."""
+    """True if a partition of the topic, other than those in `but`, is being reassigned."""
     return any(
         context.assignment(each).is_reassigning and each not in but
         for each in context.partitions_of(topic)

@@ -140,7 +140,7 @@ class ClassicGroup:
         return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
 
     def satisfies_heartbeat(self, member_id: str) -> bool:
-        """Whether it need not send heartbeats: it waits for a reply. New members may be gone."""
+        """True if it need not send heartbeats: it waits for a reply. New members may be gone."""
         waits = member_id in self.joining or member_id in self.syncing
         return waits and member_id not in self.new_members
 
@@ -183,7 +183,7 @@ class ClassicGroup:
         self.topics = self._subscribed_topics()
 
     def supports(self, protocol_type: str, protocols: Iterable[OfferedProtocol]) -> bool:
-        """Whether a client that offers these protocols may become a member."""
+        """True if a client that offers these protocols may become a member."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and any(True for _ in protocols)
         return self.protocol_type == protocol_type and any(
@@ -191,7 +191,7 @@ class ClassicGroup:
         )
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member subscribes to the topic; unreadable metadata may mean any topic."""
+        """True if a member subscribes to the topic; unreadable metadata may mean any topic."""
         if self.topics is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.topics
@@ -233,7 +233,7 @@ class ClassicGroup:
         return error
 
     def check_commit(self, claim: CommitClaim) -> ErrorCode:
-        """Whether the claim may commit offsets; transactions may in any state.
+        """True if the claim may commit offsets; transactions may in any state.
 
         Without generation (an admin, a consumer that assigns itself) the group must be empty.
         """
@@ -272,7 +272,7 @@ class ClassicGroup:
 
     @property
     def holds_nothing(self) -> bool:
-        """Whether the group was only looked at: it need not be kept."""
+        """True if the group was only looked at: it need not be kept."""
         return self.is_empty and self.generation_id == 0 and not self.pending_members
 
     def unused_since_ms(self, commit_timestamp_ms: int) -> int | None:

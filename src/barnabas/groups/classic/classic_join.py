@@ -64,7 +64,7 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
 
 
 def _has_bytes(group: ClassicGroup, request: JoinRequest, settings: ClassicSettings) -> bool:
-    """Whether the group may hold what the client sends, in place of what it sent before."""
+    """True if the group may hold what the client sends, in place of what it sent before."""
     member, size = group.members.get(request.member_id), request.size
     before = 0 if member is None else member.size
     others = group.held_bytes - before

@@ -147,7 +147,7 @@ class CommitClaim(NamedTuple):
 
     @property
     def names_nobody(self) -> bool:
-        """Whether it claims no generation and no member."""
+        """True if it claims no generation and no member."""
         return (
             self.generation_id < 0
             and self.member_id == NO_MEMBER_ID

@@ -180,7 +180,7 @@ def _ask_to_rejoin(turn: ConsumerTurn, member: ConsumerMember) -> None:
 
 
 def _must_wait(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether another member still owns partitions of its target."""
+    """True if another member still owns partitions of its target."""
     return any(
         partition in group.owners.get(topic, {})
         for topic, partitions in group.target(member.member_id).items()

@@ -100,13 +100,13 @@ class ConsumerGroup:
         )
 
     def may_want(self, topic: str) -> bool:
-        """Whether a member may subscribe to the topic: cheap, never wrongly False."""
+        """True if a member may subscribe to the topic: cheap, never wrongly False."""
         return topic in self._subscribed or bool(self._regexes)
 
     # -- checks ----------------------------------------------------------------------------------
 
     def check_commit(self, claim: CommitClaim) -> ErrorCode:
-        """Whether the claim may commit offsets; a transaction need not name a member."""
+        """True if the claim may commit offsets; a transaction need not name a member."""
         if claim.generation_id < 0 and not self.members:
             return ErrorCode.none
         if claim.is_transactional and claim.names_nobody:

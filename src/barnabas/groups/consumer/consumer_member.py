@@ -55,7 +55,7 @@ class ConsumerMember:
 
     @property
     def is_away(self) -> bool:
-        """Whether it is a static member that left for a while and keeps its partitions."""
+        """True if it is a static member that left for a while and keeps its partitions."""
         return self.epoch == LEAVING_FOR_A_WHILE
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:

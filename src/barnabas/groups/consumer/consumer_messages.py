@@ -89,7 +89,7 @@ class ConsumerHeartbeatRequest:
 
     @property
     def is_full(self) -> bool:
-        """Whether it has all fields: the member joins, or did not get the last reply."""
+        """True if it has all fields: the member joins, or did not get the last reply."""
         return self.member_epoch == JOINING or (
             self.rebalance_timeout_ms != UNCHANGED_MS
             and (self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None)

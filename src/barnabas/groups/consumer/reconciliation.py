@@ -131,7 +131,7 @@ def _step(
 
 
 def _owns_any(owned: Assignment | None, partitions: Assignment) -> bool:
-    """Whether it may own one of these: it says so, or does not say."""
+    """True if it may own one of these: it says so, or does not say."""
     if owned is None:
         return True
     return any(owned.get(topic, NOTHING) & of_topic for topic, of_topic in partitions.items())

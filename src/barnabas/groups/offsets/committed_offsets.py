@@ -72,7 +72,7 @@ class Offsets:
                 self._put(group_id, topic, partition, value)
 
     def __contains__(self, group_id: str) -> bool:
-        """Whether the group has offsets, or will if a transaction commits."""
+        """True if the group has offsets, or will if a transaction commits."""
         return group_id in self._groups or group_id in self._pending
 
     def __iter__(self) -> Iterator[OffsetCommit]:

@@ -100,7 +100,7 @@ class OffsetOwner(Protocol):
     """A group, as far as the expiry of offsets needs it."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member subscribes to the topic, so its offsets are kept."""
+        """True if a member subscribes to the topic, so its offsets are kept."""
 
     def unused_since_ms(self, commit_timestamp_ms: int) -> int | None:
         """The time since when an offset of that commit is unused; None while it is in use."""

@@ -25,7 +25,7 @@ class PendingOffsets:
     _order: Iterator[int] = field(default_factory=count)
 
     def __contains__(self, group_id: str) -> bool:
-        """Whether an open transaction has written offsets of the group."""
+        """True if an open transaction has written offsets of the group."""
         return group_id in self._groups
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:

@@ -26,7 +26,7 @@ class CleanedTransactions:
         self._kept: list[AbortedTransaction] = []
 
     def can_discard(self, header: BatchHeader, load: Callable[[], bytes]) -> bool:
-        """Whether the records of this batch are of an aborted transaction; of a control batch,
+        """True if the records of this batch are of an aborted transaction; of a control batch,
         whether no batch of its transaction is left. `load` gives its bytes if they are needed.
         """
         while self._coming and self._coming[0].first_offset <= header.last_offset:

@@ -94,7 +94,7 @@ class Cleaning:
     def _map_batch(
         self, transactions: CleanedTransactions, header: BatchHeader, batch: memoryview
     ) -> bool:
-        """Whether all keys fit the map; `end_offset` is past those that did."""
+        """True if all keys fit the map; `end_offset` is past those that did."""
         can_discard = transactions.can_discard(header, batch.tobytes)
         if not header.is_control and not can_discard:
             put, start = self._map.put, self.plan.first_dirty_offset

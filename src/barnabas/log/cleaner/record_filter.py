@@ -87,11 +87,11 @@ class RecordFilter:
         return kept
 
     def _must_wait(self, header: BatchHeader) -> bool:
-        """Whether the batch's delete horizon is still to come, so its tombstones must stay."""
+        """True if the batch's delete horizon is still to come, so its tombstones must stay."""
         return not header.has_delete_horizon or self._now_ms < header.base_timestamp
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """Whether the batch holds its producer's last sequence, or only its epoch."""
+        """True if the batch holds its producer's last sequence, and not only its epoch."""
         if header.producer_id < 0 or header.producer_id not in self._last_records:
             return False
         last_offset, epoch = self._last_records[header.producer_id]

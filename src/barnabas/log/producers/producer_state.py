@@ -112,7 +112,7 @@ class ProducerStates:
         self.verifications = Verifications()
 
     def has_ongoing(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether the producer has a transaction open here, in this epoch."""
+        """True if the producer has a transaction open here, in this epoch."""
         state = self.producers.get(producer_id)
         return (
             state is not None
@@ -127,7 +127,7 @@ class ProducerStates:
         *,
         from_client: bool = True,
     ) -> AppendedBefore | None:
-        """Whether a leader may append this batch of records; if it was appended before, where.
+        """Check that a leader may append this batch; return where it is if it was appended before.
 
         Of a coordinator's batch (not `from_client`) only the epoch is checked, and the guard.
         `guard` is the one with which a transactional batch was verified. The epoch comes first: a
@@ -208,7 +208,7 @@ class ProducerStates:
     def check_marker(
         self, header: BatchHeader, coordinator_epoch: int, transaction_version: int = 0
     ) -> None:
-        """Whether a transaction coordinator may append this end marker.
+        """Check that a transaction coordinator may append this end marker.
 
         From transaction version 2 on each transaction ends with a marker of the next epoch. A
         marker of the open transaction's own epoch ended an earlier one, and was delayed; without

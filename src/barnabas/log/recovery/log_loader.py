@@ -45,7 +45,7 @@ class Opening(NamedTuple):
     directory: str = ""  # where it is not named after the partition
 
     def may_be_compacted(self, segment: Segment) -> bool:
-        """Whether a segment may have gaps, though it is scanned.
+        """True if a segment may have gaps, though it is scanned.
 
         Compaction writes the recovery point first, and a log that may be compacted has one before
         it gets a second segment. So a scanned segment has gaps only if the recovery point is
@@ -234,7 +234,7 @@ def _check_or_recover(
 
 
 def _is_dense(segment: Segment) -> bool:
-    """Whether it has records, and none is missing before the end of what it has."""
+    """True if it has records, and none is missing before the end of what it has."""
     offset = segment.base_offset
     for _, header in segment.headers():
         if header.base_offset != offset or offset + header.record_count != header.last_offset + 1:

@@ -147,7 +147,7 @@ class OffsetIndex(Index):
     FORMAT = OFFSET_ENTRY
 
     def is_sane(self, log_size: int) -> bool:
-        """Whether the file can be what `trim` left: no zeros at its end, no position outside."""
+        """True if the file can be what `trim` left: no zeros at its end, no position outside."""
         if self._odd or not self.entries:
             return not self._odd
         relative, position = self.entry(self.entries - 1)

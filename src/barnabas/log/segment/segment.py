@@ -146,7 +146,7 @@ class Segment(SegmentEnd):
         self.is_dirty = self.is_index_dirty = True
 
     def check(self) -> bool:
-        """Whether the indexes can be trusted; reads the largest timestamp from them if so."""
+        """True if the indexes can be trusted; reads the largest timestamp from them if so."""
         sane = self.offset_index.is_sane(self.size) and self.time_index.is_sane()
         if sane:
             self.max_timestamp, self.max_timestamp_offset = self.time_index.last

@@ -55,7 +55,7 @@ class Following:
         self._backoff_s = 0.0  # the last one, after an error
 
     def is_as_asked(self) -> bool:
-        """Whether it is followed as when its fetch was sent, and its log still ends there."""
+        """True if it is followed as when its fetch was sent, and its log still ends there."""
         asked = self.asked
         return asked is not None and asked.fetch_offset == self.follower.log.log_end_offset
 
@@ -127,7 +127,7 @@ class Followings:
         return len(self._all)
 
     def add(self, follower: FollowerReplica) -> bool:
-        """Whether it was not followed yet, or in another epoch."""
+        """True if it was not followed yet, or in another epoch."""
         known = self._all.get(follower.topic_partition)
         if known is not None and known.follower is follower:
             return False
@@ -167,7 +167,7 @@ class Followings:
 
     @property
     def is_any_new(self) -> bool:
-        """Whether partitions were added since the last request."""
+        """True if partitions were added since the last request."""
         return any(each.asked is None and each.key not in self._forgotten for each in self._due)
 
     def _forget(self, following: Following) -> None:

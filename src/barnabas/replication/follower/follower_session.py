@@ -24,7 +24,7 @@ class FetchSession:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next request begins a session, so it has to name all partitions."""
+        """True if the next request begins a session, so it has to name all partitions."""
         return self.epoch == FULL
 
     def on_answer(self, error: ErrorCode, session_id: int) -> bool:

@@ -110,5 +110,5 @@ class Follower:
         self._last_fetch_ms = now_ms
 
     def is_caught_up(self, leader_end: int, now_ms: float, max_lag_ms: float) -> bool:
-        """Whether it has caught up, or had within the lag time that an in-sync replica may use."""
+        """True if it has caught up, or had within the lag time that an in-sync replica may use."""
         return self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= max_lag_ms

@@ -232,7 +232,7 @@ class LeaderReplica:
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether fewer replicas are in sync than assigned, not counting those being added."""
+        """True if fewer replicas are in sync than assigned, not counting those being added."""
         leadership = self.leadership
         return len(self.isr) < len(leadership.replicas) - len(leadership.adding)
 
@@ -272,7 +272,7 @@ class LeaderReplica:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a batch needs nothing but the append once it is found plain."""
+        """True if a batch needs nothing but the append once it is found plain."""
         config = self.log.config
         if config is not self._config:
             self._config, self._is_plain = config, _is_plain(config)
@@ -292,7 +292,7 @@ class LeaderReplica:
             )
 
     def must_block(self, records: memoryview | None) -> bool:
-        """Whether appending these needs work that would block the loop: see `Produce`."""
+        """True if appending these needs work that would block the loop: see `Produce`."""
         if records is None or len(records) < HEADER_SIZE:
             return False
         if len(records) > SMALL_BATCH and records[_CODEC_AT] & CODEC_MASK:
@@ -437,7 +437,7 @@ class LeaderReplica:
 
 
 def _is_plain(config: TopicConfig) -> bool:
-    """Whether a batch needs nothing but the append: the fast path."""
+    """True if a batch needs nothing but the append: the fast path."""
     return (
         config.flush_messages == TopicConfig().flush_messages
         and config.compression_type == "producer"

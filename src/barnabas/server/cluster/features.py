@@ -148,7 +148,7 @@ class Features:
         return found
 
     async def _write(self, wanted: FinalizedFeatures) -> bool:
-        """Whether nobody else wrote in between."""
+        """True if nobody else wrote in between."""
         data = layout.encode_features(wanted)
         try:
             if self.epoch == NO_NODE:

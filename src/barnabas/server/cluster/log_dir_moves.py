@@ -150,7 +150,7 @@ class LogDirMoves:
         )
 
     def _is_current(self, move: "_Move") -> bool:
-        """Whether replica and future log are still those of the move, after a suspension."""
+        """True if replica and future log are still those of the move, after a suspension."""
         partition = move.replica.topic_partition
         return (
             self._replicas.get(partition) is move.replica

@@ -24,7 +24,7 @@ LEADER_DURING_DELETE: Final = -2
 
 
 def is_internal(topic: str) -> bool:
-    """Whether brokers keep their own records in it, and no client should write to it."""
+    """True if brokers keep their own records in it, and no client should write to it."""
     return topic in INTERNAL_TOPICS
 
 
@@ -184,7 +184,7 @@ class MetadataCache:
 
 
 def _is_another(known: TopicImage, named: UpdateMetadataTopicState) -> bool:
-    """Whether a topic has only its name in common with the known one."""
+    """True if a topic has only its name in common with the known one."""
     ids = (known.topic_id, named.topic_id)
     return None not in ids and ids[0] != ids[1]
 

@@ -160,7 +160,7 @@ class PartitionRoles:
             return "", ErrorCode.kafka_storage_error
 
     def _is_news(self, leadership: Leadership) -> bool:
-        """Whether it is not older than this broker's leadership before its session ended."""
+        """True if it is not older than this broker's leadership before its session ended."""
         partition = leadership.topic_partition
         epochs = (leadership.leader_epoch, leadership.partition_epoch)
         if not leadership.is_new and epochs < self._led.get(partition, epochs):

@@ -58,7 +58,7 @@ class StartupSync:
                 await asyncio.sleep(RETRY_S)
 
     async def _knows_all_topics(self) -> bool:
-        """Whether the metadata holds every topic but those that are being deleted."""
+        """True if the metadata holds every topic but those that are being deleted."""
         if self._broker_id not in self._metadata.brokers:
             return False
         names = await self._children(paths.TOPICS)

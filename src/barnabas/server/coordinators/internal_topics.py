@@ -13,7 +13,7 @@ JOINED_WITHIN_S: Final = 10.0
 def awaits_brokers(
     config: BrokerConfig, replication_factor: str, brokers: int, up_s: float
 ) -> bool:
-    """Whether more brokers may join soon, and the topic should not have fewer replicas for good.
+    """True if more brokers may join soon: the topic should not have fewer replicas for good.
 
     `up_s` is how long this broker has been up. A broker without ZooKeeper stays alone, and an
     operator who sets the property of the replication factor decides it.

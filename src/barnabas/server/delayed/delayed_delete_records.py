@@ -23,7 +23,7 @@ class Deletion:
         self.low_watermark = -1
 
     def is_decided(self, replicas: Replicas) -> bool:
-        """Whether there is nothing to wait for any more; once decided it stays so."""
+        """True if there is nothing to wait for any more; once decided it stays so."""
         if self.code is None and self._leader is not None:
             topic, partition = self._leader.topic_partition
             leader = replicas.find(topic, partition)

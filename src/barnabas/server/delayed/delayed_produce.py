@@ -31,7 +31,7 @@ class Awaited:
         self.code: ErrorCode | None = None
 
     def is_decided(self, replicas: Replicas) -> bool:
-        """Whether there is nothing to wait for any more; once decided it stays so."""
+        """True if there is nothing to wait for any more; once decided it stays so."""
         if self.code is None:
             self.code = self._decide(replicas)
         return self.code is not None

@@ -100,7 +100,7 @@ class CachedPartition:
             self._follower = None
 
     def is_sent(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether the client was sent these offsets, and no error since."""
+        """True if the client was sent these offsets, and no error since."""
         return self.high_watermark == high_watermark and self.log_start_offset == log_start_offset
 
     def on_sent(self, got: PartitionFetched) -> None:

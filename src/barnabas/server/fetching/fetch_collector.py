@@ -62,7 +62,7 @@ class Found:
 
     @property
     def has_more(self) -> bool:
-        """Whether a limit or the end of a segment cut the extent off."""
+        """True if a limit or the end of a segment cut the extent off."""
         offset = self.wanted.partition.fetch_offset
         return self.reading is not None and self.reading.has_more(offset, self.upto, self.extent)
 
@@ -213,7 +213,7 @@ class FetchCollector:
     # -- looking -------------------------------------------------------------
 
     def may_read(self, topic: TopicKey, client: Client) -> bool:
-        """Whether the ACLs of now let a consumer read the topic."""
+        """True if the ACLs of now let a consumer read the topic."""
         if self._authorizer is None:
             return True
         name = topic if isinstance(topic, str) else self._metadata.name_of(topic)
@@ -222,7 +222,7 @@ class FetchCollector:
         )
 
     def may_follow(self, client: Client) -> bool:
-        """Whether the client may fetch as a follower: a replica id is easily forged."""
+        """True if the client may fetch as a follower: a replica id is easily forged."""
         return self._authorizer is None or self._authorizer.authorize(
             client, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, "Fetch"
         )
@@ -321,7 +321,7 @@ def _with_aborted(
 
 
 def _is_meant(topic: TopicKey, topic_id: UUID | None) -> bool:
-    """Whether a replica is of the topic that was asked for.
+    """True if a replica is of the topic that was asked for.
 
     A topic that was deleted and created again can be here before the metadata has its id.
     """

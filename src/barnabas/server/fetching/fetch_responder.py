@@ -33,7 +33,7 @@ class FetchCall:
     client: Client
 
     def is_enough(self, fetched: Fetched, max_bytes: int) -> bool:
-        """Whether to respond now; more than a response may hold would never come."""
+        """True if it is time to respond; more than a response may hold would never come."""
         request, context = self.request, self.context
         if fetched.urgent or fetched.size >= min(request.min_bytes, request.max_bytes, max_bytes):
             return True

@@ -64,7 +64,7 @@ class FetchContext:
                 wanted.listen(purgatory)
 
     def is_worth_sending(self, wanted: CachedPartition, got: PartitionFetched) -> bool:
-        """Whether the response must hold this partition: an incremental one holds the changed."""
+        """True if the response must hold this partition: an incremental one holds the changed."""
         return (
             not self.incremental
             or len(got.records) > 0

@@ -57,7 +57,7 @@ class FollowerFetches:
             self._delayed.on_low_watermark(key)
 
     def must_wait(self, leader: LeaderReplica, replica: int) -> bool:
-        """Whether a follower gets nothing for now, since the throttle is exceeded.
+        """True if a follower gets nothing for now, since the throttle is exceeded.
 
         Followers in sync never wait: producers would wait for them.
         """
@@ -74,7 +74,7 @@ class FollowerFetches:
 
 
 def _is_sound(leader: LeaderReplica, replica: int, partition: FetchPartition) -> bool:
-    """Whether the fetch will not be refused: only then is what it reports true."""
+    """True if the fetch will not be refused: only then is what it reports true."""
     log, offset, last_epoch = leader.log, partition.fetch_offset, partition.last_fetched_epoch
     if not (leader.has_follower(replica) and log.log_start_offset <= offset <= log.log_end_offset):
         return False

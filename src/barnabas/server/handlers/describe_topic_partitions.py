@@ -65,7 +65,7 @@ def handle(
 
 
 def _is_valid(request: DescribeTopicPartitionsRequest) -> bool:
-    """Whether the cursor, if any, points into the topics that are asked for."""
+    """True if the cursor, if any, points into the topics that are asked for."""
     cursor = request.cursor
     if cursor is None:
         return True

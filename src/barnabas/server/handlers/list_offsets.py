@@ -110,7 +110,7 @@ def replica(broker: Broker, topic: str, partition: int, replica_id: int) -> tupl
 
 
 def _may_go_back(reading: Reading, timestamp: int, upto: Offset) -> bool:
-    """Whether the answer for a consumer is bounded by a high watermark that lags."""
+    """True if the answer for a consumer is bounded by a high watermark that lags."""
     if timestamp in (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED):
         return False
     return timestamp == LATEST or _find(reading, timestamp, upto) == NOT_FOUND

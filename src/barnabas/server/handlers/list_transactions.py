@@ -53,7 +53,7 @@ def handle(
 
 
 def _is_asked_for(each: TransactionMetadata, request: ListTransactionsRequest, now_ms: int) -> bool:
-    """Whether a transaction passes every filter; an empty filter lets all pass."""
+    """True if a transaction passes every filter; an empty filter lets all pass."""
     producers, states = request.producer_id_filters, request.state_filters
     return (
         (not producers or each.producer_id in producers)

@@ -144,7 +144,7 @@ class Produce:
         return self._serve(version, correlation_id, request, connection, {}, done)
 
     def _is_usual(self, topic: str, connection: Connection) -> bool:
-        """Whether a request to the topic may take the fast path."""
+        """True if a request to the topic may take the fast path."""
         return not is_internal(topic) and (
             self._authorizer is None or self._may_write(self._authorizer, topic, connection)
         )

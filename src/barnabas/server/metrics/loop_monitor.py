@@ -132,7 +132,7 @@ def _module(frame: FrameType) -> str:
 
 
 def _is_broker(module: str) -> bool:
-    """Whether it is code that the loop calls, and not the command that runs the loop."""
+    """True if it is code that the loop calls, and not the command that runs the loop."""
     return module.startswith("barnabas.") and not module.startswith("barnabas.cli.")
 
 

@@ -159,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a request of this connection still waits for its response."""
+        """True if a request of this connection still waits for its response."""
         return len(self._queue) > 0
 
     @property
@@ -173,7 +173,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_unused(self) -> bool:
-        """Whether no request of this connection is received or waited for."""
+        """True if no request of this connection is received or waited for."""
         return not self._queue and self._received.start == self._received.end
 
     @property
@@ -398,7 +398,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- responses -----------------------------------------------------------
 
     def _is_held(self) -> bool:
-        """Whether the next request has to wait for the responses in the queue."""
+        """True if the next request has to wait for the responses in the queue."""
         return self._queue.is_closed or self._received.next_api() not in (None, _PRODUCE)
 
     def _give(self) -> None:

@@ -86,7 +86,7 @@ class ConnectionQuotas:
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether brokers have connected beyond `max.connections`, which they may."""
+        """True if brokers have connected beyond `max.connections`, which they may."""
         return self._total > self.limits.max_connections
 
     def throttle_ms(self, host: str, now: float) -> int:

@@ -6,7 +6,7 @@ from typing import Final
 
 
 class ConnectionState(enum.Enum):
-    """Whether requests of the client are served now."""
+    """True if requests of the client are served now."""
 
     NEW = enum.auto()  # not connected yet
     SERVING = enum.auto()

@@ -55,7 +55,7 @@ class ReceiveBuffer:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more can be read before `make_room`."""
+        """True if nothing more can be read before `make_room`."""
         return self.end == self.read_to
 
     def writable(self) -> memoryview:
@@ -128,7 +128,7 @@ class ReceiveBuffer:
 
     @property
     def may_read_ahead(self) -> bool:
-        """Whether small frames follow each other so fast that a larger buffer saves reads."""
+        """True if small frames follow each other so fast that a larger buffer saves reads."""
         if self.capacity >= READ_AHEAD:
             return False
         return self.end == 0 or (self.start > 0 and self.end - self.start < self.announced < LARGE)

@@ -18,7 +18,7 @@ class ReplyQueue(deque[Pending | Answer | Refusal]):
 
     @property
     def is_closed(self) -> bool:
-        """Whether no request may begin: the last has to be answered first, or there are enough."""
+        """True if no request may begin: the last has to be answered first, or there are enough."""
         if not self:
             return False
         last = self[-1]

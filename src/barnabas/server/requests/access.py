@@ -23,7 +23,7 @@ REFUSED: Final = {
 
 
 class Access(Protocol):
-    """What the client of a request may do."""
+    """The rights of the client of a request."""
 
     def may(
         self,
@@ -36,7 +36,7 @@ class Access(Protocol):
     ) -> bool: ...
 
     def may_any(self, operation: Operation, type_: ResourceType) -> bool:
-        """Whether it may on at least one resource of the type."""
+        """True if it may on at least one resource of the type."""
         ...
 
 

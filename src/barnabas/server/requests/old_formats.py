@@ -39,7 +39,7 @@ class Rewritten(NamedTuple):
 
 
 def is_old_format(key: int, version: int) -> bool:
-    """Whether this version has message sets, and is served all the same."""
+    """True if this version has message sets, and is served all the same."""
     return key in _CONVERTED and 0 <= version < APIS[ApiKey(key)].lowest
 
 

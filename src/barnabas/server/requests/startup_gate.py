@@ -25,7 +25,7 @@ class StartupGate:
         self._widened = asyncio.Event()
 
     def holds(self, key: int) -> bool:
-        """Whether requests of this API have to wait."""
+        """True if requests of this API have to wait."""
         return self.is_closed and key not in self._admitted
 
     def admit_controller(self) -> None:

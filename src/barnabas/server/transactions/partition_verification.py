@@ -119,7 +119,7 @@ class PartitionVerification:
             await asyncio.sleep(AGAIN_S)
 
     async def close(self) -> None:
-        """What is under way, and all that is asked later, gets an error that passes."""
+        """Give all that is under way, or asked later, an error that passes."""
         self._is_closed = True
         tasks = list(self._tasks.values())
         for task in tasks:

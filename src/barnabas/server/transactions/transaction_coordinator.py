@@ -210,7 +210,7 @@ class TransactionCoordinator:
             return dict.fromkeys(request.partitions, e.code)
 
     async def verify(self, request: AddPartitions) -> Codes:
-        """Whether each partition is in the transaction of the producer. Raises BrokerError."""
+        """The code of each partition: none if the transaction has it. Raises BrokerError."""
         partition = self._partition_of(request.transactional_id)
         codes = await self._runtime.ask(partition, lambda shard, now: shard.verify(request, now))
         return dict(zip(sorted(request.partitions), codes, strict=True))
@@ -288,7 +288,7 @@ class TransactionCoordinator:
             await asyncio.sleep(pause_s)
 
     async def _write_markers(self, partition: int, event: WriteMarkers) -> bool:
-        """Whether every partition has its marker in the end."""
+        """Send the markers; return whether every partition has its own in the end."""
         metadata = event.metadata
         marker = Marker(
             metadata.producer_id,

@@ -160,7 +160,7 @@ def _committed_values(final: FinalState) -> dict[TopicPartition, set[int]]:
 
 
 def check_lost(known: Mapping[int, Transaction], final: FinalState) -> Iterator[Violation]:
-    """What a committed transaction wrote is there at the end. Watches TXN-11."""
+    """The records of a committed transaction are there at the end. Watches TXN-11."""
     there = _committed_values(final)
     for each in known.values():
         for operation, send in each.sends:

@@ -46,7 +46,7 @@ class CommittedPoll:
 
 @dataclass(frozen=True, slots=True)
 class CommittedPolled:
-    """What was read, and the next position: every offset before it is read or skipped."""
+    """The records that were read, and the next position: every offset before is read or skipped."""
 
     records: tuple[tuple[int, int], ...]  # offset and value
     next_position: int

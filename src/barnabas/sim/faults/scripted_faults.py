@@ -172,7 +172,7 @@ async def _alone_and_then_dark(world: SimWorld, random: Random) -> bool:
 
 
 def _is_alone(world: SimWorld, lone: Machine) -> bool:
-    """Whether the broker's leaders all have an ISR of only this broker."""
+    """True if the broker's leaders all have an ISR of only this broker."""
     if lone.broker is None:
         return False
     return all(leader.isr == (lone.broker_id,) for leader in lone.broker.replicas)

@@ -56,7 +56,7 @@ async def _dies_ahead(world: SimWorld, random: Random) -> bool:
 
 
 def _leads_ids(world: SimWorld, machine: Machine) -> bool:
-    """Whether the tree has the broker as a transaction coordinator, or no coordinator."""
+    """True if the tree has the broker as a transaction coordinator, or no coordinator."""
     leaders = [
         -1 if seen.state is None else seen.state.leader
         for seen in world.observer.partitions()
@@ -120,7 +120,7 @@ def _coordinates(machine: Machine, producer_id: int) -> bool:
 
 
 def _is_amid_next(world: SimWorld, request: CapturedRequest, marker: Any) -> bool:
-    """Whether the producer has a transaction open after a marker of a later coordinator."""
+    """True if the producer has a transaction open after a marker of a later coordinator."""
     (topic,) = marker.topics
     at = TopicPartition(topic.name, topic.partition_indexes[0])
     machine = next(each for each in world.machines if each.name == request.broker)

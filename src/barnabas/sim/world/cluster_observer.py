@@ -138,7 +138,7 @@ class ClusterObserver:
         self._obeyed[name] = partitions, partitions.controller_epoch
 
     def may_lose(self, victim: Machine) -> bool:
-        """Whether another live in-sync replica has all committed records of each partition."""
+        """True if another live in-sync replica has all committed records of each partition."""
         return all(
             self._has_another(seen, victim.broker_id)
             for seen in self.partitions()
@@ -146,7 +146,7 @@ class ClusterObserver:
         )
 
     def is_in_sync(self, machine: Machine) -> bool:
-        """Whether a serving broker has all committed records wherever it is in sync."""
+        """True if a serving broker has all committed records wherever it is in sync."""
         if machine.broker is None:
             return False
         return all(

@@ -68,7 +68,7 @@ class Machine:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a process, even if paused or starting."""
+        """True if there is a process, even if paused or starting."""
         return self._process is not None and not self._process.has_ended
 
     @property
@@ -77,7 +77,7 @@ class Machine:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the process is shutting down; its broker may still serve."""
+        """True if the process is shutting down; its broker may still serve."""
         return (
             self._process is not None
             and self._process.stop.is_set()

@@ -114,7 +114,7 @@ def settings_of(seed: int, duration_s: float | None = None) -> SeedSettings:
 
 
 def has_acls(seed: int) -> bool:
-    """Whether ACLs change in this seed; drawn apart, so that all else stays as it was."""
+    """True if ACLs change in this seed; drawn apart, so that all else stays as it was."""
     return stream(seed, "has acls").random() < 0.1
 
 

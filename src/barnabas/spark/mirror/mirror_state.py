@@ -46,7 +46,7 @@ class OffsetSync(NamedTuple):
     leader_epoch: int = -1
 
     def follows(self, before: "OffsetSync") -> bool:
-        """Whether there are no gaps between the two, so that all offsets between are known."""
+        """True if there are no gaps between the two, so that all offsets between are known."""
         return self.source - before.source == self.target - before.target
 
 

@@ -114,7 +114,7 @@ class ReplayPlan:
         return " AND ".join(before) or "true"
 
     def may_grow(self, selection: ReplaySelection, manifest: Manifest) -> bool:
-        """Whether the archive may have records after the planned ones."""
+        """True if the archive may have records after the planned ones."""
         last = {number: each.last_offset for number, each in self.partitions.items()}
         return any(
             part.last_offset > last.get(part.partition, -1)

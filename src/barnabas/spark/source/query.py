@@ -164,7 +164,7 @@ class Query:
         return latest
 
     def _must_wait(self, offsets: int) -> bool:
-        """Whether there are less than `minOffsetsPerTrigger` and `maxTriggerDelay` has not passed.
+        """True if there are less than `minOffsetsPerTrigger` and `maxTriggerDelay` has not passed.
 
         As with Spark's Kafka source, the first batch does not wait.
         """

@@ -139,7 +139,7 @@ def json_type(schema: Mapping[str, Any], root: Any = None, within: Names = ()) -
 
 
 def _definition(root: Any, name: str) -> Mapping[str, Any]:
-    """What a reference within a JSON Schema names, such as `#/$defs/item`."""
+    """The schema that a reference within a JSON Schema names, such as `#/$defs/item`."""
     found = root
     for part in name.removeprefix("#").strip("/").split("/"):
         if part:

@@ -140,7 +140,7 @@ class SourceOptions:
 
     @property
     def is_secured(self) -> bool:
-        """Whether connections use TLS or SASL."""
+        """True if connections use TLS or SASL."""
         return self.kafka.get("security.protocol", "PLAINTEXT").strip().upper() != "PLAINTEXT"
 
     @property
@@ -156,7 +156,7 @@ class SourceOptions:
 
 
 def include_headers(options: Mapping[str, str]) -> bool:
-    """Whether the read has a column headers. Raises WrongOption."""
+    """True if the read has a column headers. Raises WrongOption."""
     return _Given(options).boolean("includeHeaders", default=False)
 
 

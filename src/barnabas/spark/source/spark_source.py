@@ -45,7 +45,7 @@ def reader(options: Mapping[str, str], schema: StructType) -> "BatchReader":
 
 
 def filters_are_pushed() -> bool:
-    """Whether this process is the worker in which Spark pushes filters down.
+    """True if this process is the worker in which Spark pushes filters down.
 
     Unless `spark.sql.python.filterPushdown.enabled` is set, Spark rejects a reader that accepts
     filters. A reader cannot see that setting; but only with it does Spark start this worker.

@@ -183,7 +183,7 @@ def _has_offsets(file: TableFile, ranges: Mapping[int, tuple[int, int]]) -> bool
 
 
 def may_match(file: TableFile, filters: Iterable[Filter]) -> bool:
-    """Whether the file may have a row that the filters select, by its statistics."""
+    """True if the file may have a row that the filters select, by its statistics."""
     return all(_may_match(file, each) for each in filters)
 
 

@@ -115,7 +115,7 @@ def _grown(before: Any, now: Any, definition: TableDefinition, where: str = "") 
 
 
 def _differ_by_case(kind: Any) -> bool:
-    """Whether some struct has two fields whose names differ only by case."""
+    """True if some struct has two fields whose names differ only by case."""
     from pyspark.sql.types import ArrayType, StructType
 
     if isinstance(kind, ArrayType):

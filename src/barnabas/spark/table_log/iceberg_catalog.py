@@ -51,7 +51,7 @@ class FileCatalog(NoopCatalog):
         return [int(each[1]) for each in found if each is not None]
 
     def is_of_others(self) -> bool:
-        """Whether there is metadata that another catalog wrote, under names of its own."""
+        """True if there is metadata that another catalog wrote, under names of its own."""
         names = self._directory.names("metadata")
         return any(name.endswith(_SUFFIX) for name in names) and not self._versions()
 

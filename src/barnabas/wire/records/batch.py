@@ -141,7 +141,7 @@ def headers(
 
 
 def check_crc(batch: bytes | bytearray | memoryview) -> bool:
-    """Whether the CRC of one whole batch fits its bytes."""
+    """True if the CRC of one whole batch fits its bytes."""
     expected: int = _CRC.unpack_from(batch, _CRC_AT)[0]
     return crc32c(memoryview(batch)[CRC_START:]) == expected
 

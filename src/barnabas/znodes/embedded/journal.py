@@ -71,7 +71,7 @@ class Journal:
 
     @property
     def grown(self) -> bool:
-        """Whether the transactions since the last snapshot have outgrown it."""
+        """True if the transactions since the last snapshot have outgrown it."""
         return self._open_file.size > 2 * self._compacted_size + self._compact_after
 
     def write(self, zxid: int, changes: Sequence[Change]) -> None:

@@ -100,7 +100,7 @@ def this_process() -> Process | None:
 
 
 def is_running(process: Process) -> bool:
-    """Whether that very process runs on this machine; a zombie does not."""
+    """True if that very process runs on this machine; a zombie does not."""
     found = _status(str(process.pid))
     return (
         found is not None

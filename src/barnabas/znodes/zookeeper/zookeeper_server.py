@@ -187,7 +187,7 @@ class ZooKeeperServer:
 
 
 def serves_sessions(host: str, port: int) -> bool:
-    """Whether the ZooKeeper server there serves sessions.
+    """True if the ZooKeeper server there serves sessions.
 
     `ruok` succeeds too early: a server that starts may neither serve nor close a connection that
     requests a session, and the client waits until its timeout.
