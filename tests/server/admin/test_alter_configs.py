@@ -197,7 +197,7 @@ REFUSED: list[tuple[Any, ErrorCode, str]] = [
         "Cannot update these configs dynamically: Set(broker.id)",
     ),
     (
-        resource(BROKER, "", ("advertised.listeners", SET, "PLAINTEXT://a:1")),
+        resource(BROKER, "", ("ssl.client.auth", SET, "required")),
         ErrorCode.invalid_request,
         "Cannot update these configs at default cluster level, broker id must be specified",
     ),
