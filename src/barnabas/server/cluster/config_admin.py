@@ -11,6 +11,7 @@ from barnabas.base.ids import BrokerId
 from barnabas.config.broker_config import broker_key
 from barnabas.config.config_key import ConfigEntry, ConfigKey, ConfigType
 from barnabas.config.topic_keys import TOPIC_KEYS
+from barnabas.server.cluster.broker_loggers import alter_loggers, describe_loggers
 from barnabas.server.cluster.change_notifications import notify
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.dynamic_configs import DynamicConfigs
@@ -27,6 +28,7 @@ log = logging.getLogger("barnabas.configs")
 
 TOPIC: Final = 2
 BROKER: Final = 4
+BROKER_LOGGER: Final = 8
 
 
 class Resource(NamedTuple):
@@ -119,6 +121,8 @@ class ConfigAdmin:
     def describe(self, resource: Resource) -> list[ConfigEntry]:
         """Raises BrokerError if there is no such topic or broker here."""
         self._check_described(resource)
+        if resource.type == BROKER_LOGGER:
+            return describe_loggers()
         if resource.type == TOPIC:
             return self._configs.describe_topic(resource.name)
         if resource.name:
@@ -139,6 +143,10 @@ class ConfigAdmin:
         self, resource: Resource, alterations: Sequence[Alteration], *, validate_only: bool
     ) -> None:
         """Change single properties of `resource`. Raises BrokerError, nothing changed."""
+        if resource.type == BROKER_LOGGER:
+            self._check_own(resource.name, "Node")
+            alter_loggers(alterations, validate_only=validate_only)
+            return
         async with self._one_at_a_time:
             self._check_altered(resource)
             with coordinating():
@@ -201,6 +209,10 @@ class ConfigAdmin:
         if resource.type == TOPIC:
             check_topic_name(resource.name)
             self._check_topic(resource.name)
+        elif resource.type == BROKER_LOGGER:
+            if not resource.name:
+                raise _refused("Broker id must not be empty")
+            self._check_own(resource.name, "Broker")
         elif resource.type != BROKER:
             raise _refused(f"Unsupported resource type: {resource.type}")
         elif resource.name and _broker_id(resource.name, "Broker") != self._broker_id:
@@ -216,10 +228,13 @@ class ConfigAdmin:
             self._check_topic(resource.name)
         elif resource.type != BROKER:
             raise _refused(f"Unknown resource type {resource.type}")
-        elif resource.name and _broker_id(resource.name, "Node") != self._broker_id:
-            raise _refused(
-                f"Unexpected broker id, expected {self._broker_id}, but received {resource.name}"
-            )
+        elif resource.name:
+            self._check_own(resource.name, "Node")
+
+    def _check_own(self, name: str, kind: str) -> None:
+        """Refuse the id of another broker: a client sends the request to the broker it is for."""
+        if _broker_id(name, kind) != self._broker_id:
+            raise _refused(f"Unexpected broker id, expected {self._broker_id}, but received {name}")
 
     def _check_topic(self, name: str) -> None:
         if self._metadata.topic(name) is None:
