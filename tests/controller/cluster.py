@@ -406,3 +406,14 @@ async def _play(test: Scenario) -> None:
         await cluster.stop()
     left = asyncio.all_tasks() - {asyncio.current_task()}
     assert not left, left
+
+
+async def mark_deleted(cluster: Cluster, topic: str) -> None:
+    await cluster.admin.create(paths.delete_topic_path(topic))
+
+
+async def is_gone(cluster: Cluster, topic: str) -> bool:
+    return not (
+        await cluster.exists(paths.topic_path(topic))
+        or await cluster.exists(paths.delete_topic_path(topic))
+    )

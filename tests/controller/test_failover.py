@@ -16,15 +16,12 @@ from barnabas.wire.apis import ApiKey
 from barnabas.znodes import layout, paths
 from barnabas.znodes.tree import CreateNode, DeleteNode, Operation
 from tests.controller.cluster import Cluster, scenario
+from tests.controller.contexts import brokers
 from tests.controller.gated import Gate, GatedSession
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 # More transactions than any operation below; a test ends when none was interrupted.
 MANY = 60
-
-
-def brokers(*ids: int) -> tuple[BrokerId, ...]:
-    return tuple(map(BrokerId, ids))
 
 
 @scenario
