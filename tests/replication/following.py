@@ -23,7 +23,7 @@ from barnabas.replication.follower.fetcher import (
 )
 from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.replication.leadership import Leadership
-from barnabas.replication.throttle import ReplicationThrottle
+from barnabas.replication.replication_throttle import ReplicationThrottle
 from tests.log.batches import CONFIG, NOW
 from tests.replication.scripted_leader import Led, ScriptedLeader
 from tests.support.recorded_failures import RecordedFailures

@@ -20,7 +20,7 @@ from barnabas.replication.follower.follower_session import (
     forgotten_of,
     topics_of,
 )
-from barnabas.replication.throttle import ReplicationThrottle
+from barnabas.replication.replication_throttle import ReplicationThrottle
 from barnabas.server.fetching.fetch_sessions import FetchSessions
 from barnabas.wire.fetch.fetch_codec import FetchPartition, FetchRequest
 from tests.replication.scripted_leader import StoppedTime

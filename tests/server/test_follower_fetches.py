@@ -12,7 +12,7 @@ from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader.follower_progress import IsrChange
 from barnabas.replication.leader.isr_writer import IsrTracker
 from barnabas.replication.leader.leader_replica import LeaderReplica
-from barnabas.replication.throttle import ReplicationThrottle
+from barnabas.replication.replication_throttle import ReplicationThrottle
 from barnabas.server.delayed.partition_purgatories import Delayed
 from barnabas.server.fetching.follower_fetches import FollowerFetches
 from barnabas.wire.fetch.fetch_codec import FetchPartition

@@ -9,7 +9,7 @@ from barnabas.log.background_work import Removal
 from barnabas.replication.follower.fetcher import FetcherPorts, FetcherSettings, ReplicaFetchers
 from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.replication.leadership import Leadership
-from barnabas.replication.throttle import ReplicationThrottle
+from barnabas.replication.replication_throttle import ReplicationThrottle
 from tests.log.batches import CONFIG
 from tests.replication.following import QUICK, StoppedClock, bytes_of, open_logs
 from tests.replication.leading import F2, ME

@@ -21,7 +21,7 @@ from barnabas.server.cluster.topic_creation import NewTopic
 from barnabas.server.handlers import delete_topics
 from barnabas.server.requests.access import EVERYTHING
 from barnabas.server.requests.dispatch import Call
-from barnabas.server.requests.mutations import Mutations
+from barnabas.server.requests.mutation_quota import Mutations
 from barnabas.znodes import layout, paths
 from tests.server.raw import Insight, until, with_broker
 

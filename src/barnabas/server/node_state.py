@@ -10,7 +10,7 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.log.logs import Logs
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.replicas import Replicas
-from barnabas.replication.throttle import ReplicationThrottle
+from barnabas.replication.replication_throttle import ReplicationThrottle
 from barnabas.security.client_quotas import ClientQuotas
 from barnabas.server.cluster.acl_admin import AclAdmin
 from barnabas.server.cluster.configs import Configs

@@ -14,7 +14,7 @@ from barnabas.server.node_state import NodeState
 from barnabas.server.requests import api_handlers
 from barnabas.server.requests.control_requests import ControlRequests
 from barnabas.server.requests.dispatch import Dispatch
-from barnabas.server.requests.throttle import Throttle
+from barnabas.server.requests.request_throttle import Throttle
 from barnabas.wire.apis import ApiKey
 
 

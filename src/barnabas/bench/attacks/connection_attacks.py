@@ -8,8 +8,7 @@ from statistics import median
 from typing import Final
 
 from barnabas.bench.attacks.attack import MB, Attack, Happened, Target
-from barnabas.bench.attacks.bad_batches import batch, record
-from barnabas.bench.attacks.raw_client import (
+from barnabas.bench.attacks.attack_sockets import (
     HOST,
     asked,
     close_all,
@@ -19,6 +18,7 @@ from barnabas.bench.attacks.raw_client import (
     send_all,
     until_closed,
 )
+from barnabas.bench.attacks.bad_batches import batch, record
 from barnabas.bench.clusters.bench_topics import create_topic
 from barnabas.client.fetch import Fetch, write_fetch_request
 from barnabas.client.produce import Produce, write_produce_request

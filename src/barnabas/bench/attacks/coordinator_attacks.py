@@ -9,7 +9,7 @@ from typing import Final
 from barnabas.base.errors import ErrorCode
 from barnabas.bench.attacks.attack import Attack, Happened, Target
 from barnabas.bench.attacks.attack_run import PROBED
-from barnabas.bench.attacks.raw_client import answer, asked, close_all, connected, frame, text
+from barnabas.bench.attacks.attack_sockets import answer, asked, close_all, connected, frame, text
 from barnabas.client.fetch import Fetch, read_fetch_response, write_fetch_request
 from barnabas.wire.fetch.fetch_codec import FetchPartition, FetchTopic
 

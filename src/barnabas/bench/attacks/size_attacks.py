@@ -5,7 +5,7 @@ import time
 from typing import Final
 
 from barnabas.bench.attacks.attack import MB, Attack, Happened, Target
-from barnabas.bench.attacks.raw_client import (
+from barnabas.bench.attacks.attack_sockets import (
     answer,
     asked,
     close_all,

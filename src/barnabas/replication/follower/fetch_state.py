@@ -17,7 +17,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.replication.follower.fetcher_ports import FetcherSettings
 from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.replication.follower.follower_session import Key, Topic
-from barnabas.replication.throttle import ReplicationThrottle
+from barnabas.replication.replication_throttle import ReplicationThrottle
 from barnabas.wire.fetch.fetch_codec import FetchPartition
 
 # Brokers receive a new LeaderAndIsr within milliseconds of each other, in any order.

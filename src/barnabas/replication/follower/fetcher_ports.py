@@ -12,7 +12,7 @@ from barnabas.base.safeguards import Safeguards
 from barnabas.client.connection import AsyncConnection
 from barnabas.log.background_work import Removal
 from barnabas.log.logs import Logs
-from barnabas.replication.throttle import ReplicationThrottle
+from barnabas.replication.replication_throttle import ReplicationThrottle
 
 # Host, port, client id and the timeout in seconds.
 Connect = Callable[[str, int, str, float], Awaitable[AsyncConnection]]

@@ -10,7 +10,7 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.controller.controller import Controller
 from barnabas.controller.events import UncleanAllowed
 from barnabas.replication.follower.fetcher import ReplicaFetchers
-from barnabas.replication.throttle import ReplicationThrottle
+from barnabas.replication.replication_throttle import ReplicationThrottle
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.cluster.partition_roles import PartitionRoles

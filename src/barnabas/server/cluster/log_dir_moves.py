@@ -27,7 +27,7 @@ from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.reading import Reading
 from barnabas.replication.replicas import Replica, Replicas
-from barnabas.replication.throttle import ReplicationThrottle
+from barnabas.replication.replication_throttle import ReplicationThrottle
 from barnabas.server.maintenance.background_tasks import BackgroundTasks
 
 log = logging.getLogger("barnabas.moves")

@@ -10,7 +10,7 @@ from barnabas.base.clock import MonotonicTime
 from barnabas.base.errors import BrokerError
 from barnabas.replication.leader.isr_writer import IsrTracker
 from barnabas.replication.leader.leader_replica import LeaderReplica
-from barnabas.replication.throttle import ReplicationThrottle
+from barnabas.replication.replication_throttle import ReplicationThrottle
 from barnabas.server.delayed.partition_purgatories import Delayed
 from barnabas.wire.fetch.fetch_codec import FetchPartition
 

@@ -12,7 +12,7 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
-from barnabas.server.requests.mutations import Mutations
+from barnabas.server.requests.mutation_quota import Mutations
 from barnabas.wire.schema import milliseconds
 
 

@@ -24,7 +24,7 @@ from barnabas.server.broker import Broker
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.topic_creation import Made, NewTopic
 from barnabas.server.requests.dispatch import Call
-from barnabas.server.requests.mutations import Mutations
+from barnabas.server.requests.mutation_quota import Mutations
 from barnabas.wire.schema import milliseconds
 
 CLUSTER_METADATA: Final = "__cluster_metadata"

@@ -16,7 +16,7 @@ from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
 from barnabas.server.requests.access import check
 from barnabas.server.requests.dispatch import Call
-from barnabas.server.requests.mutations import Mutations
+from barnabas.server.requests.mutation_quota import Mutations
 from barnabas.wire.schema import milliseconds
 
 

@@ -25,8 +25,8 @@ from barnabas.server.network.connection import Connection
 from barnabas.server.requests.access import EVERYTHING, Access, Rights, admit, joined
 from barnabas.server.requests.old_formats import is_old_format, newer_request, older_answer
 from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply, Work, given
+from barnabas.server.requests.request_throttle import EXEMPT, Throttle, after
 from barnabas.server.requests.startup_gate import StartupGate
-from barnabas.server.requests.throttle import EXEMPT, Throttle, after
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.bounds import count_elements
 from barnabas.wire.schema import MalformedRequest, Message, newest, read_as_sent, write_response

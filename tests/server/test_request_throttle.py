@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.security.client_quotas import REQUEST, ClientQuotas, QuotaEntity, Window
-from barnabas.server.requests.throttle import Throttle
+from barnabas.server.requests.request_throttle import Throttle
 
 
 class Watch:

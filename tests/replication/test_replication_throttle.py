@@ -3,7 +3,11 @@
 import pytest
 
 from barnabas.base.ids import BrokerId
-from barnabas.replication.throttle import ReplicationThrottle, WindowedRate, decide_throttled
+from barnabas.replication.replication_throttle import (
+    ReplicationThrottle,
+    WindowedRate,
+    decide_throttled,
+)
 
 ME = BrokerId(2)
 
