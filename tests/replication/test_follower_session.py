@@ -28,6 +28,7 @@ from tests.replication.scripted_leader import StoppedTime
 PARTITIONS = [TopicPartition(topic, partition) for topic in "ab" for partition in range(3)]
 SETTINGS = FetcherSettings(max_bytes=100, backoff_ms=4000)
 ME = BrokerId(2)
+ADDED_AT_ONCE = 4
 
 
 def follower_of(partition: TopicPartition, epoch: int = 0, topic_id: int = 0) -> FollowerReplica:
@@ -48,7 +49,7 @@ class Follower:
     def __init__(self) -> None:
         self.now = 0.0
         self.throttle = ReplicationThrottle(ME, lambda: self.now)
-        self.followings = Followings(self.throttle)
+        self.followings = Followings(self.throttle, added_at_once=ADDED_AT_ONCE)
         self.session = FetchSession()
         self.leader = FetchSessions(10, 60_000, Random(1), StoppedTime())
         self.followed: dict[TopicPartition, FollowerReplica] = {}
@@ -139,8 +140,9 @@ class Follower:
 
     def fetch(self) -> None:
         """Ask until the leader answers, and look at what it understood."""
-        error = ErrorCode.invalid_request
-        while error is not ErrorCode.none:
+        error, has_more = ErrorCode.invalid_request, True
+        while error is not ErrorCode.none or has_more:
+            had = set() if self.session.is_full else set(self.in_session())
             changes, wanted = self.changes(), self.wanted()
             assert changes.is_any_asked == bool(wanted)
             if len(wanted) < len(self.followed):
@@ -153,12 +155,16 @@ class Follower:
                 error = refused.code
                 assert not self.session.on_answer(error, 0)
                 continue
-            error = self.leader.complete(context)
-            session = self.leader._sessions[context.session_id]
-            assert {
-                (each.topic, each.partition.partition): each.partition for each in session
-            } == wanted
+            error, has_more = self.leader.complete(context), changes.has_more
             self.session.on_answer(error, context.session_id)
+            found = self.in_session()
+            assert found.items() <= wanted.items()
+            assert len(found.keys() - had) == ADDED_AT_ONCE if has_more else found == wanted
+
+    def in_session(self) -> dict[Key, FetchPartition]:
+        """What the leader's session has."""
+        session = self.leader._sessions.get(self.session.session_id, ())
+        return {(each.topic, each.partition.partition): each.partition for each in session}
 
     def _request(self, changes: Changes) -> FetchRequest:
         topics, forgotten = topics_of(changes.named), forgotten_of(changes.forgotten)
@@ -219,13 +225,13 @@ def test_only_what_has_changed_is_named() -> None:
     assert [(topic.topic_id, topic.partitions) for topic in forgotten_of(changes.forgotten)] == [
         (UUID(int=ord("a")), (1,))
     ]
-    assert here.changes() == ([], [], True, None)
+    assert here.changes() == ([], [], True, None, False)
 
 
 def test_an_answer_without_records_names_nothing() -> None:
     here = in_session(*PARTITIONS)
     here.catch_up(PARTITIONS[0])
-    assert here.changes() == ([], [], True, None)
+    assert here.changes() == ([], [], True, None, False)
 
 
 def test_a_log_start_that_retention_moved_is_named_after_the_next_answer() -> None:
@@ -247,7 +253,7 @@ def test_a_wait_that_ends_makes_exactly_that_partition_due() -> None:
     assert [wanted.partition for _, wanted in changes.named] == [1]
     assert changes.wait_s is not None
     here.now += changes.wait_s
-    named, forgotten, _, wait_s = here.changes()
+    named, forgotten, _, wait_s, _ = here.changes()
     assert [wanted.partition for _, wanted in named] == [2]
     assert (forgotten, wait_s) == ([], None)
 

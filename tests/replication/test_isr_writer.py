@@ -4,12 +4,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from barnabas.replication.leader.follower_progress import IsrChange
-from barnabas.replication.leader.isr_writer import ANNOUNCE_EVERY_S, IsrTracker
+from barnabas.replication.leader.isr_writer import (
+    ANNOUNCE_EVERY_S,
+    WRITTEN_AT_ONCE,
+    IsrTracker,
+)
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.znodes import layout, paths
@@ -183,6 +188,65 @@ def test_one_notification_covers_changes_shortly_after_each_other(run: Run) -> N
         assert await setting.announced() == [[PARTITION], [PARTITION]]
 
     run(scenario, (ME,))
+
+
+class Counting(EmbeddedSession):
+    """Counts the writes of each turn of the loop, and those that have no response yet."""
+
+    def __init__(self, tree: Tree) -> None:
+        super().__init__(tree)
+        self.turn = self.most_in_a_turn = self.begun = 0
+        self.goes_on = asyncio.Event()
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        self.begun += 1
+        if self.turn == 0:
+            asyncio.get_running_loop().call_soon(self._turn_over)
+        self.turn += 1
+        self.most_in_a_turn = max(self.most_in_a_turn, self.turn)
+        await self.goes_on.wait()
+        return await super().set(path, data, version)
+
+    def _turn_over(self) -> None:
+        self.turn = 0
+
+
+def test_thousands_of_changes_at_once_are_written_a_few_at_a_time(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        session, replicas, log = Counting(tree := Tree()), Replicas(), open_partition(tmp_path)
+        changed, all_changed = list[TopicPartition](), asyncio.Event()
+
+        def on_changed(place: TopicPartition) -> None:
+            changed.append(place)
+            if len(changed) == len(places):
+                all_changed.set()
+
+        tracker = IsrTracker(session, replicas, replicas.find, lambda: LAG, on_changed, Mock())
+        places = [TopicPartition("orders", index) for index in range(10 * WRITTEN_AT_ONCE)]
+        for place in places:
+            replicas.put(
+                LeaderReplica(
+                    ME,
+                    leadership(place, isr=(ME, F2)),
+                    log,
+                    high_watermark=Offset(0),
+                    now_ms=0,
+                    max_lag_ms=LAG,
+                )
+            )
+            state = layout.encode_partition_state(layout.LeaderAndIsr(ME, LeaderEpoch(0), 7, (ME,)))
+            await tree.session().create(paths.partition_state_path(place), state, make_parents=True)
+        tracker.shrink(10 * LAG)
+        await asyncio.sleep(0.05)
+        assert session.begun == WRITTEN_AT_ONCE, "the others wait for their responses"
+        session.goes_on.set()
+        await all_changed.wait()
+        assert tracker.shrinks == len(places)
+        assert session.most_in_a_turn <= WRITTEN_AT_ONCE
+        assert all(leader.isr == (ME,) for leader in replicas)
+        await tracker.stop()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 # -- lost answers ------------------------------------------------------------

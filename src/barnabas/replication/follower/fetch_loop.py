@@ -66,7 +66,7 @@ class FetchLoop:
         self._taking = FetchResponses(ports, self.followings)
         self._session = FetchSession()
         self._peer: AsyncConnection | None = None
-        self._is_in_flight = False  # a request is sent, its response not here yet
+        self._is_in_flight = False  # a request is sent that may wait, its response not here yet
         self._is_dropped = False
         self._is_reached = True  # unknown at first, so the first failure is logged
         self._woken = asyncio.Event()
@@ -139,7 +139,7 @@ class FetchLoop:
             await self._rest(settings.backoff_s if wait_s is None else wait_s)
             return
         # No records may come for the partitions of this fetch: the others must not wait.
-        wait_max_ms = settings.wait_max_ms
+        wait_max_ms = 0 if changes.has_more else settings.wait_max_ms
         if wait_s is not None:
             wait_max_ms = min(wait_max_ms, math.ceil(1000 * max(wait_s, FIRST_BACKOFF_S)))
         answer = await self._ask(changes, settings._replace(wait_max_ms=wait_max_ms))
@@ -165,7 +165,7 @@ class FetchLoop:
             replica_epoch=self._ports.registration.epoch,
         )
         self._ports.statistics.fetches += 1
-        self._is_in_flight = True
+        self._is_in_flight = settings.wait_max_ms > 0
         try:
             body = await peer.exchange(
                 lambda number: write_fetch_request(version, number, peer.client_id, fetch),

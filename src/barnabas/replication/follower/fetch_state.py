@@ -22,6 +22,9 @@ from barnabas.wire.fetch.fetch_codec import FetchPartition
 
 # Brokers receive a new LeaderAndIsr within milliseconds of each other, in any order.
 FIRST_BACKOFF_S: Final = 0.02
+# A request adds no more partitions to the session: the leader has one turn of its loop for it, and
+# this broker one for the response. The next one follows at once.
+ADDED_AT_ONCE: Final = 250
 
 
 class Following:
@@ -104,16 +107,24 @@ class Changes(NamedTuple):
     forgotten: list[Key]
     is_any_asked: bool  # if not, there is no request to send
     wait_s: float | None  # the time until another one is due; None if none waits
+    has_more: bool = False  # partitions are left for the request after it, which must not wait
 
 
 class Followings:
     """By partition, in the order in which a new session names them."""
 
-    def __init__(self, throttle: ReplicationThrottle, *, by_epoch: bool = True) -> None:
+    def __init__(
+        self,
+        throttle: ReplicationThrottle,
+        *,
+        by_epoch: bool = True,
+        added_at_once: int = ADDED_AT_ONCE,
+    ) -> None:
         # Those that may have to be truncated before their first fetch.
         self.uncut: dict[Following, None] = {}
         self._throttle = throttle
         self._by_epoch = by_epoch
+        self._added_at_once = added_at_once
         self._all: dict[TopicPartition, Following] = {}
         self._due: dict[Following, None] = {}
         self._asked: dict[Key, Following] = {}  # those that the leader's session has
@@ -179,8 +190,9 @@ class Followings:
     # The next request
 
     def next_changes(self, now: float, settings: FetcherSettings, *, is_full: bool) -> Changes:
-        """All partitions to fetch if `is_full`, as a new session begins; else those due.
+        """The partitions to fetch if `is_full`, as a new session begins; else those due.
 
+        Those beyond `added_at_once` that the session does not have yet are due the next time.
         An exceeded throttle may concern any partition, so all are checked then.
         """
         wait_s = self._end_waits(now)
@@ -189,6 +201,7 @@ class Followings:
         due = self._all.values() if is_all else self._due.keys()
         self._due, self._is_held_back = {}, False
         named: list[tuple[Topic, FetchPartition]] = []
+        added = 0
         for following in due:
             if following.not_before > now:
                 continue
@@ -198,6 +211,11 @@ class Followings:
                 continue
             wanted = following.wanted(settings.max_bytes, by_epoch=self._by_epoch)
             if is_full or wanted is not following.asked:
+                is_added = is_full or following.asked is None
+                added += is_added
+                if is_added and added > self._added_at_once:
+                    self._postpone(following)
+                    continue
                 self._ask(following, wanted)
                 named.append((following.key[0], wanted))
         if self._is_held_back:
@@ -206,7 +224,15 @@ class Followings:
         if self._asked:
             forgotten = [] if is_full else list(self._forgotten)
             self._forgotten.clear()
-        return Changes(named, forgotten, len(self._asked) > 0, wait_s)
+        has_more = added > self._added_at_once
+        return Changes(named, forgotten, len(self._asked) > 0, wait_s, has_more)
+
+    def _postpone(self, following: Following) -> None:
+        """Leave it to the next request; a new session does not have it yet."""
+        if following.asked is not None:
+            following.asked = None
+            del self._asked[following.key]
+        self._due[following] = None
 
     def _end_waits(self, now: float) -> float | None:
         """Make those due whose waits are over. Returns for how long the next one still waits."""

@@ -14,6 +14,7 @@ that come shortly after each other.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
@@ -40,6 +41,8 @@ GATHER_S: Final = 0.05
 ANNOUNCE_EVERY_S: Final = 0.5
 # ZooKeeper refuses znodes of a megabyte, and a topic's name may be long.
 ANNOUNCED_AT_ONCE: Final = 500
+# After a restart thousands of followers join at once: others get their turn between the writes.
+WRITTEN_AT_ONCE: Final = 64
 FIRST_RETRY_S: Final = 0.1
 LAST_RETRY_S: Final = 2.0
 
@@ -71,6 +74,8 @@ class IsrTracker:
         self._failures = failures
         self._safeguards = safeguards
         self._tasks: set[asyncio.Task[None]] = set()
+        self._submitted: deque[tuple[LeaderReplica, IsrChange]] = deque()
+        self._writers = 0
         self._unannounced: dict[TopicPartition, None] = {}
         self._unlogged: dict[str, list[str]] = {}  # written changes by kind
         self._to_announce = asyncio.Event()
@@ -126,7 +131,19 @@ class IsrTracker:
 
     def submit(self, leader: LeaderReplica, change: IsrChange) -> None:
         """Write a change that the leader has begun to the tree."""
-        self._spawn(self._commit(leader, change))
+        self._submitted.append((leader, change))
+        if self._writers < WRITTEN_AT_ONCE:
+            self._writers += 1
+            self._spawn(self._write_submitted())
+
+    async def _write_submitted(self) -> None:
+        """Write one change after the other, and let others have their turn after each."""
+        try:
+            while self._submitted:
+                await self._commit(*self._submitted.popleft())
+                await asyncio.sleep(0)
+        finally:
+            self._writers -= 1
 
     async def _commit(self, leader: LeaderReplica, change: IsrChange) -> None:
         retry_s = FIRST_RETRY_S
