@@ -125,4 +125,4 @@ class Driver:
         return metadata
 
     def put(self, metadata: TransactionMetadata) -> None:
-        self.shard._metadata[metadata.transactional_id] = metadata
+        self.shard._put(metadata)

@@ -498,6 +498,30 @@ def test_operators_see_the_partitions_that_have_no_marker_yet() -> None:
     assert driver.metadata().state is _S.COMPLETE_COMMIT
 
 
+@BOTH
+def test_an_id_is_open_from_its_first_partition_until_its_transaction_is_completed(
+    version: int,
+) -> None:
+    """T44"""
+    driver = Driver(version)
+
+    def is_open() -> bool:
+        return driver.shard.open_transactions() == [driver.metadata()]
+
+    producer = driver.begun()
+    assert not driver.shard.open_transactions()
+    driver.add(producer)
+    assert is_open()
+    driver.fail_over()
+    assert is_open()
+    driver.end(producer)
+    assert is_open()
+    driver.complete()
+    assert not driver.shard.open_transactions()
+    driver.fail_over()
+    assert not driver.shard.open_transactions()
+
+
 def test_a_decision_changes_nothing_by_itself() -> None:
     """T5"""
     driver = Driver()

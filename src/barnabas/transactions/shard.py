@@ -37,7 +37,7 @@ from barnabas.transactions.transaction_messages import (
 )
 from barnabas.transactions.transaction_metadata import TransactionMetadata
 from barnabas.transactions.transaction_records import decode, decode_id, encode, encode_key
-from barnabas.transactions.transaction_state import ENDED, PREPARED, TransactionState
+from barnabas.transactions.transaction_state import ENDED, OPEN, PREPARED
 
 Reply = TypeVar("Reply")
 
@@ -56,6 +56,8 @@ class TransactionCoordinatorShard:
         self._settings = settings
         self._version = version
         self._metadata: dict[str, TransactionMetadata] = {}
+        # The ids with an open transaction: few of many, and all that timers and metrics look at.
+        self._open: dict[str, None] = {}
         # The change of an id that waits for its commit; None if it expires.
         self._pending: dict[str, TransactionMetadata | None] = {}
 
@@ -128,7 +130,7 @@ class TransactionCoordinatorShard:
         """These partitions have their marker; it is soft state, which operators see."""
         metadata = self._metadata.get(transactional_id)
         if metadata is not None and metadata.state in PREPARED:
-            self._metadata[transactional_id] = metadata.without(written)
+            self._put(metadata.without(written))
 
     def _entry(self, transactional_id: str) -> tuple[TransactionMetadata | None, bool]:
         return self._metadata.get(transactional_id), transactional_id in self._pending
@@ -144,13 +146,17 @@ class TransactionCoordinatorShard:
     def __iter__(self) -> Iterator[TransactionMetadata]:
         return (each for name in list(self._metadata) if (each := self.get(name)) is not None)
 
+    def open_transactions(self) -> list[TransactionMetadata]:
+        """Those that are not completed."""
+        return [self._metadata[name] for name in self._open]
+
     # -- timers --------------------------------------------------------------
 
     def on_loaded(self, now: Now) -> CoordinatorResult[None]:
         """Send the markers again that a coordinator before may not have written."""
         markers = tuple(
             self._markers(metadata)
-            for metadata in self._metadata.values()
+            for metadata in self.open_transactions()
             if metadata.state in PREPARED
         )
         return CoordinatorResult(
@@ -169,11 +175,11 @@ class TransactionCoordinatorShard:
 
     def _abort_late(self, now: Now) -> CoordinatorResult[None]:
         """Abort what lasts too long; it does not last longer because a clock was ahead."""
-        for name, metadata in self._metadata.items():
-            self._metadata[name] = metadata.begun_by(now.wall_ms)
+        for metadata in self.open_transactions():
+            self._put(metadata.begun_by(now.wall_ms))
         late = [
             metadata.fenced(now.wall_ms, self._version())
-            for metadata in self._metadata.values()
+            for metadata in self.open_transactions()
             if metadata.is_late(now.wall_ms) and metadata.transactional_id not in self._pending
         ]
         records = tuple(self._begin(target) for target in late)
@@ -226,6 +232,7 @@ class TransactionCoordinatorShard:
         if record.value is None:
             self._pending.pop(transactional_id, None)
             self._metadata.pop(transactional_id, None)
+            self._open.pop(transactional_id, None)
             return
         # A pending change knows the last epoch too, which is in no record.
         target = self._pending.pop(transactional_id, None)
@@ -233,7 +240,14 @@ class TransactionCoordinatorShard:
             target = decode(transactional_id, record.value)
         else:
             self._check_epoch(target)
-        self._metadata[transactional_id] = target
+        self._put(target)
+
+    def _put(self, metadata: TransactionMetadata) -> None:
+        self._metadata[metadata.transactional_id] = metadata
+        if metadata.state in OPEN:
+            self._open[metadata.transactional_id] = None
+        else:
+            self._open.pop(metadata.transactional_id, None)
 
     def _check_epoch(self, target: TransactionMetadata) -> None:
         old = self._metadata.get(target.transactional_id)
@@ -259,8 +273,3 @@ class TransactionCoordinatorShard:
                 self._pending.pop(transactional_id, None)
         timers = tuple(effect for effect in result.effects if isinstance(effect, ArmTimer))
         return CoordinatorResult(cast(Reply, failed_reply(result.reply, error)), (), timers)
-
-
-def is_open(metadata: TransactionMetadata) -> bool:
-    """True if the transaction is not completed."""
-    return metadata.state is TransactionState.ONGOING or metadata.state in PREPARED

@@ -31,6 +31,7 @@ STATE_OF: Final[Mapping[int, TransactionState]] = {n: state for state, n in STAT
 
 ENDED: Final = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
 PREPARED: Final = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
+OPEN: Final = PREPARED | {_S.ONGOING}
 
 # From which states each may be entered. Version 2 aborts a transaction that has no partition yet.
 # A missing pair is a bug of ours, never of a client: requests are answered before.

@@ -35,7 +35,7 @@ from barnabas.server.transactions.transaction_topic import (
     TRANSACTION_TOPIC,
     new_transaction_topic,
 )
-from barnabas.transactions.shard import TransactionCoordinatorShard, is_open
+from barnabas.transactions.shard import TransactionCoordinatorShard
 from barnabas.transactions.transaction_messages import (
     AddPartitions,
     EndTransaction,
@@ -352,7 +352,7 @@ class TransactionCoordinator:
 
     def open_transactions(self) -> list[TransactionMetadata]:
         """Those that are not completed, of the shards that are loaded."""
-        return [each for each in self.loaded() if is_open(each)]
+        return [each for shard in self._runtime.loaded() for each in shard.open_transactions()]
 
     def oldest_ms(self) -> int:
         """How long the oldest open transaction has lasted; 0 without one."""
