@@ -5,14 +5,18 @@ import errno
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode, LawBroken
+from barnabas.base.offload import InlineOffload
+from barnabas.config.topic_config import TopicConfig
 from barnabas.coordinator.active_shard import LARGEST_BATCH, TIMER_AGAIN_MS
 from barnabas.coordinator.coordinator_topic import APPEND_ERRORS, partition_of
+from barnabas.coordinator.loader import AT_ONCE, load
 from barnabas.coordinator.result import CoordinatorRecord, CoordinatorResult, Now
 from barnabas.disk.disk import RealFile
 from barnabas.log.log import Log
@@ -26,6 +30,7 @@ from barnabas.wire.records.records import (
 from tests.coordinator.counters import (
     COMMIT_TIMEOUT_MS,
     DAY_MS,
+    TOPIC,
     Broker,
     Count,
     Counters,
@@ -69,6 +74,25 @@ async def test_a_shard_is_what_the_log_holds(tmp_path: Path) -> None:
     written(broker.log, CoordinatorRecord(b"gone", None))
     await broker.lead()
     assert broker.shard.counts == {f"key-{n % 7}": n for n in range(193, 200)}
+
+
+@in_virtual_time
+async def test_others_get_their_turn_while_many_batches_of_one_record_are_loaded(
+    tmp_path: Path,
+) -> None:
+    broker = Broker(tmp_path, TopicConfig())
+    for n in range(3 * AT_ONCE):
+        written(broker.log, record(f"key-{n}", n))
+    topic = replace(TOPIC, load_buffer_size=lambda: 1 << 20)
+    loading = asyncio.ensure_future(
+        load(broker.log, broker.shard, topic, lambda: True, InlineOffload())
+    )
+    seen = [0]
+    while not loading.done():
+        await asyncio.sleep(0)
+        seen.append(len(broker.shard))
+    assert await loading == seen[-1] == 3 * AT_ONCE
+    assert max(after - before for before, after in pairwise(seen)) <= AT_ONCE
 
 
 @in_virtual_time

@@ -31,7 +31,7 @@ async def load(
 
     Raises  BrokerError, DiskFault
     """
-    offset, count = log.log_start_offset, 0
+    offset, count, pause_at = log.log_start_offset, 0, AT_ONCE
     while is_wanted() and offset < log.log_end_offset:
         size = topic.load_buffer_size()
         file_slice = log.locate(offset, size, log.log_end_offset, minimum_one=True)
@@ -44,6 +44,9 @@ async def load(
             batch = data[position : position + header.size]
             count += await _replay(batch, header, shard, topic)
             offset = Offset(header.next_offset)
+            if count >= pause_at:  # many batches of a record each, as transactions write them
+                pause_at = count + AT_ONCE
+                await asyncio.sleep(0)
         await asyncio.sleep(0)
     return count
 
