@@ -111,22 +111,25 @@ class ClassicMember:
         return bool(self.joined.leader == self.member_id)
 
     def sync(
-        self, assignments: Mapping[str, bytes] | None = None, version: int | None = None
+        self,
+        assignments: Mapping[str, bytes] | None = None,
+        version: int | None = None,
+        **fields: object,
     ) -> Any:
-        return self.client.call(
-            ApiKey.SYNC_GROUP,
-            version,
-            group_id=self.group,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.instance,
-            protocol_type="consumer",
-            protocol_name="range",
-            assignments=tuple(
+        wanted = {
+            "group_id": self.group,
+            "generation_id": self.generation,
+            "member_id": self.member_id,
+            "group_instance_id": self.instance,
+            "protocol_type": "consumer",
+            "protocol_name": "range",
+            "assignments": tuple(
                 parts(member_id=member, assignment=assignment)
                 for member, assignment in (assignments or {}).items()
             ),
-        )
+            **fields,
+        }
+        return self.client.call(ApiKey.SYNC_GROUP, version, **wanted)
 
     def enter(self, version: int | None = None) -> None:
         """Join and be assigned something, as the only member."""

@@ -24,6 +24,7 @@ from tests.server.group_members import (
 
 GROUP_ID_NOT_FOUND, NON_EMPTY, SUBSCRIBED = 69, 68, 86
 UNKNOWN_MEMBER, REBALANCING, ILLEGAL_GENERATION = 25, 27, 22
+INCONSISTENT_PROTOCOL, INVALID_GROUP_ID = 23, 24
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +67,22 @@ def test_the_coordinator_is_found(
 
 def test_coordinators_of_several_groups_are_found_at_once(client: Client) -> None:
     groups = tuple(coordinated(client, new_group()) for _ in range(3))
-    answer = client.call(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=(*groups, ""))
+    answer = client.call(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=groups)
     codes = {each.key: int(each.error_code) for each in answer.coordinators}
-    assert codes == {**dict.fromkeys(groups, 0), "": 24}
+    assert codes == dict.fromkeys(groups, 0)
+
+
+def test_a_group_without_a_name_has_offsets_only(client: Client, topic: str) -> None:
+    """As in Kafka: consumers that assign themselves need not name a group."""
+    nameless = coordinated(client, "")
+    assert commit(client, nameless, {(topic, 0): 7}) == {(topic, 0): 0}
+    assert committed(client, nameless) == {(topic, 0): 7}
+    assert delete_offsets(client, nameless, topic) == (INVALID_GROUP_ID, [])
+    with ClassicMember(client, nameless) as member:
+        assert member.join().error_code == INVALID_GROUP_ID
+        (deleted,) = client.call(ApiKey.DELETE_GROUPS, groups_names=(nameless,)).results
+        assert deleted.error_code == 0
+        assert committed(client, nameless) == {}
 
 
 def test_the_topic_of_groups_is_as_kafka_makes_it(client: Client, group: str) -> None:
@@ -120,6 +134,14 @@ def test_an_assignment_is_given_in_every_version(shared: Running, group: str, ve
         assert (answer.error_code, answer.assignment) == (0, b"mine")
         if version >= 5:
             assert (answer.protocol_type, answer.protocol_name) == ("consumer", "range")
+
+
+def test_a_member_must_name_the_protocol(shared: Running, group: str) -> None:
+    with ClassicMember(shared, group) as member:
+        member.enter()
+        for unnamed in ({"protocol_type": None}, {"protocol_name": None}):
+            assert member.sync(**unnamed).error_code == INCONSISTENT_PROTOCOL
+        assert member.sync(version=4).assignment == b"mine"
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.HEARTBEAT))
@@ -305,11 +327,9 @@ def test_groups_are_deleted_in_every_version(
     commit(client, simple, {(topic, 0): 1})
     with ClassicMember(shared, group) as member:
         member.enter()
-        answer = client.call(
-            ApiKey.DELETE_GROUPS, version, groups_names=(simple, group, missing, "")
-        )
+        answer = client.call(ApiKey.DELETE_GROUPS, version, groups_names=(simple, group, missing))
         codes = {each.group_id: int(each.error_code) for each in answer.results}
-        assert codes == {simple: 0, group: NON_EMPTY, missing: GROUP_ID_NOT_FOUND, "": 24}
+        assert codes == {simple: 0, group: NON_EMPTY, missing: GROUP_ID_NOT_FOUND}
         assert committed(client, simple) == {}
 
 

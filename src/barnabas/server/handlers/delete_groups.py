@@ -22,8 +22,6 @@ async def handle(broker: Broker, request: DeleteGroupsRequest, _: Call) -> Delet
 
 
 async def _delete(broker: Broker, group_id: str) -> ErrorCode:
-    if not group_id:
-        return ErrorCode.invalid_group_id
     try:
         reply = await broker.groups.ask(group_id, lambda shard, _: shard.delete([group_id]))
     except BrokerError as e:

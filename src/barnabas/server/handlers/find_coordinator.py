@@ -54,9 +54,9 @@ async def _find(broker: Broker, key: str, kind: int, call: Call) -> Coordinator:
         return _failed(key, e.code, e.message)
     if kind not in (GROUP, TRANSACTION):
         return _failed(key, ErrorCode.invalid_request, f"There is no coordinator of type {kind}.")
-    if not key:
-        is_group = kind == GROUP
-        return _failed(key, ErrorCode.invalid_group_id if is_group else ErrorCode.invalid_request)
+    # Old clients commit offsets for a group without a name; a transactional id has one.
+    if not key and kind == TRANSACTION:
+        return _failed(key, ErrorCode.invalid_request)
     finder = broker.groups if kind == GROUP else broker.transactions
     try:
         coordinator, (host, port) = await finder.find(key, call.connection.listener)

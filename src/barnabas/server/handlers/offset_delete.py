@@ -20,6 +20,8 @@ async def handle(broker: Broker, request: OffsetDeleteRequest, _: Call) -> Offse
         for topic in request.topics
     ]
     try:
+        if not request.group_id:
+            raise BrokerError(ErrorCode.invalid_group_id)
         reply = await broker.groups.ask(
             request.group_id, lambda shard, _: shard.offsets.delete(request.group_id, asked)
         )

@@ -1,12 +1,12 @@
 """SyncGroup (14): the leader sends the assignment, each member gets its part.
 
-Version notes. From version 5 on request and response name the protocol.
+Version notes. From version 5 on request and response name the protocol, and the request must.
 """
 
 from kio.schema.sync_group.v5.request import SyncGroupRequest
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 
-from barnabas.base.errors import BrokerError
+from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.groups.classic.classic_messages import SyncReply, SyncRequest
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
@@ -25,6 +25,8 @@ async def handle(broker: Broker, request: SyncGroupRequest, call: Call) -> SyncG
         assignments={each.member_id: each.assignment for each in request.assignments},
     )
     try:
+        if names_protocol and None in (request.protocol_type, request.protocol_name):
+            raise BrokerError(ErrorCode.inconsistent_group_protocol)
         reply = await broker.groups.ask(
             request.group_id, lambda shard, now: shard.sync(wanted, now)
         )
