@@ -105,13 +105,30 @@ def test_records_before_the_offset_headers_and_markers_are_left_out() -> None:
         GOLDEN[:-1],
         GOLDEN[:20],
         GOLDEN[:-1] + b"x",
-        message(2, b"k", b"v"),
+        message(3, b"k", b"v"),
         message(1, None, b"no gzip", codec=1),
-        message(1, None, compress(Codec.GZIP, message(1, None, b"", codec=1)), codec=1),
     ],
 )
 def test_what_is_no_message_set_is_refused(broken: bytes) -> None:
     assert code(batch_of, broken) is ErrorCode.corrupt_message
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        b"",
+        compress(Codec.GZIP, b""),
+        compress(Codec.GZIP, message(1, None, b"", codec=1)),
+    ],
+)
+def test_a_compressed_message_has_plain_messages_in_it(value: bytes | None) -> None:
+    assert code(batch_of, message(1, None, value, codec=1)) is ErrorCode.invalid_record
+
+
+def test_a_record_batch_stays_as_it_is() -> None:
+    batch = build_batch([Record(0, 1000, b"k", b"v")])
+    assert batch_of(bytes(batch)) == batch
 
 
 def test_codecs_that_came_later_are_refused() -> None:

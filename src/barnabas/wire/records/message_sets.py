@@ -17,6 +17,7 @@ from barnabas.wire.records.batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
+    MAGIC,
     NO_TIMESTAMP,
     read_header,
 )
@@ -29,6 +30,7 @@ MAX_CONVERTED_SIZE: Final = 16 * 2**20
 
 _HEAD: Final = Struct(">qiIbb")  # offset, size, CRC, magic, attributes
 _CRC_END: Final = 16
+_MAGIC_AT: Final = 16
 _TIMESTAMP: Final = Struct(">q")
 _LENGTH: Final = Struct(">i")
 _MESSAGE: Final = Struct(">bb")
@@ -39,9 +41,14 @@ _CODECS: Final = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 def batch_of(message_set: bytes | memoryview) -> bytearray:
     """One record batch of what a producer sent as messages, compressed as those were.
 
+    A record batch stays as it is: Kafka accepts one from such a client, too.
+
     Raises  BrokerError(corrupt_message) if they are not whole messages of magic 0 or 1
+            (invalid_record) if a compressed message has no messages in it, or another such one
             (unsupported_compression_type) if their codec is not of that time
     """
+    if len(message_set) > _MAGIC_AT and message_set[_MAGIC_AT] == MAGIC:
+        return bytearray(message_set)
     records: list[Record] = []
     codec = Codec.NONE
     for magic, attributes, record in _messages(message_set):
@@ -50,11 +57,11 @@ def batch_of(message_set: bytes | memoryview) -> bytearray:
             value = record.value or b""
             if codec == Codec.LZ4 and not magic:
                 value = with_right_checksum(value)
-            inner = decompress(codec, value, MAX_CONVERTED_SIZE)
-            for _, nested, each in _messages(inner):
-                if nested & CODEC_MASK:
-                    raise corrupt("a compressed message within another")
-                records.append(each)
+            inner = list(_messages(decompress(codec, value, MAX_CONVERTED_SIZE) if value else b""))
+            if not inner or any(nested & CODEC_MASK for _, nested, _ in inner):
+                what = "a compressed message with another, or none, in it"
+                raise BrokerError(ErrorCode.invalid_record, what)
+            records += (each for _, _, each in inner)
         else:
             records.append(record)
     if not records:
