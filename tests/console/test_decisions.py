@@ -4,13 +4,22 @@ from typing import Any
 
 import pytest
 
+from barnabas.base.ids import TopicPartition
 from barnabas.console.cluster.acls import Acl, decide_access
+from barnabas.console.cluster.groups import LeftOut, ListedGroup, LogEnds, why_unknown
 from barnabas.console.messages.filter_language import WrongFilter, compile_filter
 from barnabas.console.messages.message_view import hexdump, show_data
 from barnabas.console.watch.cluster_watch import folded, folded_topics, observe_groups
-from barnabas.console.watch.group_lags import SAMPLE_EVERY_MS, LagSample, with_gaps
+from barnabas.console.watch.group_lags import (
+    SAMPLE_EVERY_MS,
+    LagRing,
+    LagSample,
+    LagSnapshot,
+    decide_lag,
+    with_gaps,
+)
 from barnabas.console.web.access import is_loopback
-from barnabas.console.web.rendering import relative_root
+from barnabas.console.web.rendering import left_out, relative_root
 
 MESSAGE: dict[str, Any] = {
     "partition": 1,
@@ -81,6 +90,40 @@ def test_a_deny_wins_and_an_allow_may_imply() -> None:
 def test_a_time_when_nobody_looked_is_a_gap_in_the_lag() -> None:
     samples = [LagSample(0, 5), LagSample(SAMPLE_EVERY_MS, 6), LagSample(10 * SAMPLE_EVERY_MS, 7)]
     assert [each.lag for each in with_gaps(samples)] == [5, 6, None, 7]
+
+
+def test_a_lag_names_the_partitions_that_it_leaves_out() -> None:
+    def at(topic: str, number: int) -> TopicPartition:
+        return TopicPartition(topic, number)
+
+    group = ListedGroup("billing", "Stable", "classic", "consumer", 1)
+    committed = {at("orders", 0): 5, at("orders", 1): 7, at("lost", 0): 1}
+    leaders = {at("orders", 0): 2, at("orders", 1): -1}
+    unknown = {each: why_unknown(each, leaders) for each in (at("orders", 1), at("lost", 0))}
+    found = decide_lag(group, committed, LogEnds({at("orders", 0): 9}, unknown))
+    assert found.total.messages == 4
+    assert left_out(found.total.left_out) == (
+        "without lost-0: not in the cluster; without orders-1: no leader"
+    )
+    assert found.by_topic["lost"].messages is None
+    snapshot = LagSnapshot({"billing": found}, 0)
+    assert [name for name, _ in snapshot.of_topic("lost")] == ["billing"]
+    assert decide_lag(group, None, LogEnds({}, {})).why == "its coordinator does not answer"
+    many = [LeftOut(at("orders", number), "no leader") for number in range(1200)]
+    assert left_out(many) == (
+        "without 1,200 partitions (orders-0, orders-1, orders-2, …): no leader"
+    )
+
+
+def test_a_ring_keeps_the_newest_samples_with_what_they_leave_out() -> None:
+    ring = LagRing()
+    for number in range(5):
+        ring.append(LagSample(number, None if number == 3 else number, 10 * number, number % 2), 3)
+    assert ring.last(9) == [
+        LagSample(2, 2, 20, 0),
+        LagSample(3, None, 30, 1),
+        LagSample(4, 4, 40, 0),
+    ]
 
 
 def test_many_changes_of_a_topic_are_one_event() -> None:

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.client.metadata import fields
+from barnabas.client.retries import error_words
 from barnabas.console.cluster.console_client import LATEST, ClusterFailed, ConsoleClient, check
 from barnabas.console.cluster.topic_index import TopicIndex, read_partitions
 from barnabas.wire.apis import ApiKey
@@ -55,6 +56,13 @@ class GroupMember:
     target: Mapping[str, Sequence[int]] | None = None
 
 
+class LeftOut(NamedTuple):
+    """A partition that no lag counts, and why."""
+
+    partition: TopicPartition
+    why: str
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
     """The committed offset of a group in one partition, and how far it is behind."""
@@ -64,6 +72,8 @@ class PartitionLag:
     committed: int | None
     end: int | None
     owner: GroupMember | None
+    # Why the lag is not known; empty if it is.
+    why: str = ""
 
     @property
     def lag(self) -> int | None:
@@ -90,15 +100,29 @@ class GroupDetails:
         known = [each.lag for each in self.partitions if each.lag is not None]
         return sum(known) if known else None
 
+    @property
+    def left_out(self) -> list[LeftOut]:
+        return [
+            LeftOut(TopicPartition(each.topic, each.partition), each.why)
+            for each in self.partitions
+            if each.why
+        ]
 
-async def list_groups(client: ConsoleClient) -> list[ListedGroup]:
-    """All groups of brokers that answer. Raises ClusterFailed if none does."""
+
+async def list_groups(client: ConsoleClient) -> tuple[list[ListedGroup], dict[int, str]]:
+    """All groups of brokers that answer, and why others do not. Raises ClusterFailed if none does.
+
+    A broker that loads its part of `__consumer_offsets` lists none of it.
+    """
     request = fields(states_filter=(), types_filter=())
     view = await client.view()
     answers, failed = await client.ask_all(dict.fromkeys(view.ids, request), ApiKey.LIST_GROUPS)
+    for broker, answer in answers.items():
+        if answer.error_code is not ErrorCode.none:
+            failed[broker] = f"broker {broker}: {error_words(answer.error_code)}"
     if not answers:
         raise ClusterFailed(next(iter(failed.values()), "no broker lists groups"))
-    return sorted(
+    listed = sorted(
         ListedGroup(
             each.group_id,
             each.group_state or "Unknown",
@@ -109,6 +133,7 @@ async def list_groups(client: ConsoleClient) -> list[ListedGroup]:
         for broker, answer in answers.items()
         for each in answer.groups
     )
+    return listed, failed
 
 
 async def committed_offsets(
@@ -138,10 +163,17 @@ async def committed_offsets(
     }
 
 
+class LogEnds(NamedTuple):
+    """The log end offsets of partitions, and why those of others are not known."""
+
+    known: dict[TopicPartition, int]
+    unknown: dict[TopicPartition, str]
+
+
 async def end_offsets(
     client: ConsoleClient, index: TopicIndex, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, int]:
-    """The log end offsets of partitions that exist."""
+) -> LogEnds:
+    """The log end offsets of partitions, as far as their leaders report them."""
     wanted = list(partitions)
     topics = {each.topic for each in wanted if each.topic in index.topics}
     leaders = {
@@ -149,7 +181,15 @@ async def end_offsets(
         for name in sorted(topics)
         for each in read_partitions(index.topics[name])
     }
-    return await client.offsets([at for at in wanted if at in leaders], leaders, LATEST)
+    known = await client.offsets([at for at in wanted if at in leaders], leaders, LATEST)
+    return LogEnds(known, {at: why_unknown(at, leaders) for at in wanted if at not in known})
+
+
+def why_unknown(at: TopicPartition, leaders: Mapping[TopicPartition, int]) -> str:
+    """Why no offset of a partition is known."""
+    if at not in leaders:
+        return "not in the cluster"
+    return "no leader" if leaders[at] < 0 else "the leader does not answer"
 
 
 async def describe_group(client: ConsoleClient, index: TopicIndex, name: str) -> GroupDetails:
@@ -166,7 +206,14 @@ async def describe_group(client: ConsoleClient, index: TopicIndex, name: str) ->
     partitions = sorted({**committed, **dict.fromkeys(owners)})
     ends = await end_offsets(client, index, partitions)
     rows = tuple(
-        PartitionLag(at.topic, at.partition, committed.get(at), ends.get(at), owners.get(at))
+        PartitionLag(
+            at.topic,
+            at.partition,
+            committed.get(at),
+            ends.known.get(at),
+            owners.get(at),
+            ends.unknown.get(at, "" if at in committed else "nothing committed"),
+        )
         for at in partitions
     )
     return GroupDetails(

@@ -45,15 +45,10 @@ class TopicOffsets(NamedTuple):
     earliest: Mapping[TopicPartition, int]
     latest: Mapping[TopicPartition, int]
 
-    def messages(self, topic: str, partitions: int) -> int | None:
-        """The number of offsets in the topic; None if a leader did not answer."""
-        total = 0
-        for number in range(partitions):
-            at = TopicPartition(topic, number)
-            if at not in self.earliest or at not in self.latest:
-                return None
-            total += self.latest[at] - self.earliest[at]
-        return total
+    def messages(self) -> int | None:
+        """The number of offsets in partitions whose leaders answered; None if none did."""
+        known = [self.latest[at] - self.earliest[at] for at in self.latest if at in self.earliest]
+        return sum(known) if known else None
 
 
 class ConfigRow(NamedTuple):

@@ -23,7 +23,7 @@ from barnabas.console.cluster.console_client import (
     Unreachable,
 )
 from barnabas.wire.fetch.fetch_codec import FetchPartition, FetchTopic
-from barnabas.wire.records.batch import BatchHeader, headers
+from barnabas.wire.records.batch import BatchHeader, check_crc, headers
 from barnabas.wire.records.records import Record, read_records
 
 _MAX_BYTES: Final = 1_000_000
@@ -70,6 +70,15 @@ class ReadMessage(NamedTuple):
     batch: BatchHeader
 
 
+class UnreadableBatch(NamedTuple):
+    """Offsets of a partition that cannot be read; `next_offset` is None where that is not known."""
+
+    partition: int
+    offset: int
+    next_offset: int | None
+    why: str
+
+
 async def plan_reading(
     client: ConsoleClient, topic: str, leaders: Mapping[int, int], where: str, value: int
 ) -> ReadPlan:
@@ -90,7 +99,10 @@ async def plan_reading(
 
 
 class RecordReader:
-    """Reads by a plan, a leader's partitions in one Fetch."""
+    """Reads by a plan, a leader's partitions in one Fetch.
+
+    Batches that cannot be read are passed over; `take_unreadable` returns them.
+    """
 
     def __init__(
         self, client: ConsoleClient, offload: Offload, plan: ReadPlan, leaders: Leaders
@@ -101,10 +113,16 @@ class RecordReader:
         self._ask_leaders = leaders
         self._leaders: Mapping[int, int] = {}
         self.positions = dict(plan.starts)
+        self._unreadable: list[UnreadableBatch] = []
 
     @property
     def is_done(self) -> bool:
         return bool(self._plan.ends) and not self._wanted()
+
+    def take_unreadable(self) -> list[UnreadableBatch]:
+        """The batches that were passed over since the last call."""
+        found, self._unreadable = self._unreadable, []
+        return found
 
     def _wanted(self) -> list[int]:
         ends = self._plan.ends
@@ -195,6 +213,8 @@ class RecordReader:
                 found.messages.extend(self._decode_batches(each.partition, each.records))
             elif each.error is ErrorCode.offset_out_of_range:
                 found.out_of_range.append(each.partition)
+            elif each.error is ErrorCode.corrupt_message:
+                self._give_up(each.partition, self.positions[each.partition], "the leader says so")
             elif each.error in STALE_LEADER:
                 found = found._replace(failure=ClusterFailed(why))
             else:
@@ -202,21 +222,58 @@ class RecordReader:
         return found
 
     def _decode_batches(self, partition: int, data: memoryview) -> list[ReadMessage]:
+        """The messages of a partition in a Fetch response.
+
+        A batch that cannot be read is noted. The next one says where it ends, else its own header,
+        unless that makes no sense: then the partition is not read any further.
+        """
         found: list[ReadMessage] = []
         position, end = self.positions[partition], self._plan.ends.get(partition)
+        bad: tuple[int, str] | None = None  # where the batch begins that the next one ends
         try:
             for at, header in headers(data):
-                position = max(position, header.next_offset)
-                if header.is_control:
+                if bad is not None:
+                    self._pass_over(partition, bad[0], header.base_offset, bad[1])
+                    position, bad = max(position, header.base_offset), None
+                batch = data[at : at + header.size]
+                try:
+                    kept = _records(header, batch)
+                except BrokerError as failure:
+                    bad = max(position, header.base_offset), str(failure)
                     continue
-                for record in read_records(data[at : at + header.size]):
-                    is_before_end = end is None or record.offset < end
-                    if record.offset >= self.positions[partition] and is_before_end:
-                        found.append(ReadMessage(partition, record, header))
+                position = max(position, header.next_offset)
+                found += [
+                    ReadMessage(partition, record, header)
+                    for record in kept
+                    if self.positions[partition] <= record.offset
+                    and (end is None or record.offset < end)
+                ]
         except BrokerError as failure:
-            raise ClusterFailed(f"{self._plan.topic}-{partition}: {failure}") from None
+            self._give_up(partition, bad[0] if bad else position, str(failure))
+            return found
+        if bad is not None:
+            if header.next_offset <= bad[0]:
+                self._give_up(partition, *bad)
+                return found
+            self._pass_over(partition, bad[0], header.next_offset, bad[1])
+            position = header.next_offset
         self.positions[partition] = position
         return found
+
+    def _pass_over(self, partition: int, offset: int, next_offset: int, why: str) -> None:
+        last = min(next_offset, self._plan.ends.get(partition, next_offset))
+        self._unreadable.append(UnreadableBatch(partition, offset, last, why))
+
+    def _give_up(self, partition: int, offset: int, why: str) -> None:
+        self._unreadable.append(UnreadableBatch(partition, offset, None, why))
+        del self.positions[partition]
+
+
+def _records(header: BatchHeader, batch: memoryview) -> list[Record]:
+    """The records of one batch; none of a control batch. Raises BrokerError."""
+    if not check_crc(batch):
+        raise BrokerError(ErrorCode.corrupt_message, "the CRC of a batch does not fit its bytes")
+    return [] if header.is_control else read_records(batch)
 
 
 class _Fetched(NamedTuple):

@@ -17,7 +17,7 @@ async def gather_groups(page: Page) -> Context:
         if wanted in name.lower() and state in ("", each.group.state)
     ]
     if page.argument("sort") == "lag":
-        found.sort(key=lambda each: -(each.lag or 0))
+        found.sort(key=lambda each: -(each.total.messages or 0))
     last = max(1, -(-len(found) // PER_PAGE))
     number = page.integer("page", 1, 1, last)
     return {
@@ -28,6 +28,7 @@ async def gather_groups(page: Page) -> Context:
         "rows": found[(number - 1) * PER_PAGE : number * PER_PAGE],
         "found": len(found),
         "all": len(snapshot.groups),
+        "missing": snapshot.missing,
         "page": number,
         "last": last,
     }
@@ -46,8 +47,10 @@ async def gather_group(page: Page) -> Context:
         "is_spark": is_spark(name),
         "history": [
             [each.at_ms / 1000 for each in history],
-            [each.lag for each in history],
+            [None if each.left_out else each.lag for each in history],
+            [each.lag if each.left_out else None for each in history],
         ],
+        "has_partial": any(each.left_out for each in history),
         "events": [
             e for e in cluster.watch.events if e.what.startswith((f"{about}:", f"{about} "))
         ],

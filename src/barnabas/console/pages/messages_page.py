@@ -28,6 +28,7 @@ from barnabas.console.messages.record_reader import (
     ReadMessage,
     ReadPlan,
     RecordReader,
+    UnreadableBatch,
     plan_reading,
 )
 from barnabas.console.pages.produce_page import find_record
@@ -119,8 +120,10 @@ async def download(request: Request) -> Response:
     registry = page.state.registry
 
     async def lines() -> AsyncIterator[str]:
-        async for found, _ in _read(page):
-            for message in found:
+        async for part in _read(page):
+            for bad in part.unreadable:
+                yield json.dumps({"unreadable": bad._asdict()}) + "\n"
+            for message in part.messages:
                 yield json.dumps(for_download(message, registry), ensure_ascii=False) + "\n"
 
     rest = lines()
@@ -161,15 +164,22 @@ def _as_file(page: Page, suffix: str) -> dict[str, str]:
 async def _events(page: Page) -> AsyncIterator[str]:
     scanned = count = 0
     asked, topic = asked_of(page), page.request.path_params["topic"]
+    # Rows become part of the page, one level above the stream.
+    there = {"topic": topic, "asked": asked, "root": page.root.removesuffix("../")}
     try:
-        async for found, looked_at in _read(page):
-            scanned, count = scanned + looked_at, count + len(found)
+        async for part in _read(page):
+            scanned, count = scanned + part.looked_at, count + len(part.messages)
+            found = part.messages
             if asked.where == "live":
                 found = found[-_MOST_AT_ONCE:]  # nobody reads more a second
+            if part.unreadable:
+                given = page.context({"batches": part.unreadable, **there})
+                html = page.state.templates.page("message_unreadable.html", given)
+                yield server_sent("unreadable", html)
             for first in range(0, len(found), _RENDERED):
                 some = found[first : first + _RENDERED]
                 shown = await page.state.offload(partial(_shown, page, asked, some))
-                given = page.context({"messages": shown, "topic": topic})
+                given = page.context({"messages": shown, **there})
                 yield server_sent("rows", page.state.templates.page("message_rows.html", given))
             yield server_sent("progress", f"{count:,} shown, {scanned:,} read")
         ended = f"{count:,} shown, {scanned:,} read"
@@ -188,11 +198,19 @@ def _for_filter(page: Page, messages: list[ReadMessage]) -> list[dict[str, Any]]
     return [for_filter(each, page.state.registry) for each in messages]
 
 
-Found = AsyncIterator[tuple[list[ReadMessage], int]]
+class Part(NamedTuple):
+    """Messages that match, how many were read for them, and batches that cannot be read."""
+
+    messages: list[ReadMessage]
+    looked_at: int
+    unreadable: list[UnreadableBatch]
+
+
+Found = AsyncIterator[Part]
 
 
 async def _read(page: Page) -> Found:
-    """Messages that match, in the order of the page, and the number that was read for them."""
+    """Messages that match, in the order of the page."""
     asked = asked_of(page)
     leaders = _leaders(page, asked)
     value = 0
@@ -207,12 +225,13 @@ async def _read(page: Page) -> Found:
     process = await FilterProcess.start(asked.filter, asked.text) if asked.filter else None
 
     async def matching(plan: ReadPlan) -> Found:
-        async for batch in RecordReader(client, page.state.offload, plan, leaders).batches():
+        reader = RecordReader(client, page.state.offload, plan, leaders)
+        async for batch in reader.batches():
             kept = batch
             if process is not None and batch:
                 fields = await page.state.offload(partial(_for_filter, page, batch))
                 kept = [batch[n] for n in await process.keep(fields)]
-            yield kept, len(batch)
+            yield Part(kept, len(batch), reader.take_unreadable())
 
     try:
         ways = {"newest": _newest, "live": _live}
@@ -233,9 +252,9 @@ async def _live(_: Asked, plan: ReadPlan, matching: Matching) -> Found:
 
 async def _oldest(asked: Asked, plan: ReadPlan, matching: Matching) -> Found:
     room, scanned = asked.limit, 0
-    async for found, looked_at in matching(plan):
-        yield found[:room], looked_at
-        room, scanned = room - len(found), scanned + looked_at
+    async for part in matching(plan):
+        yield part._replace(messages=part.messages[:room])
+        room, scanned = room - len(part.messages), scanned + part.looked_at
         if room <= 0 or scanned >= _MOST_SCANNED:
             return
 
@@ -245,11 +264,11 @@ async def _newest(asked: Asked, plan: ReadPlan, matching: Matching) -> Found:
     room, scanned = asked.limit, 0
     for part in plan.windows(asked.limit, is_filtered=bool(asked.filter)):
         newest: list[ReadMessage] = []
-        async for found, looked_at in matching(part):
-            newest = sorted([*newest, *found], key=_newest_first)[:room]
-            scanned += looked_at
-            yield [], looked_at
-        yield newest, 0
+        async for found in matching(part):
+            newest = sorted([*newest, *found.messages], key=_newest_first)[:room]
+            scanned += found.looked_at
+            yield found._replace(messages=[])
+        yield Part(newest, 0, [])
         room -= len(newest)
         if room <= 0 or scanned >= _MOST_SCANNED:
             return

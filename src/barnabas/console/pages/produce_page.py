@@ -56,6 +56,8 @@ async def find_record(page: Page, topic: str, partition: int, offset: int) -> Re
         for message in batch:
             if message.record.offset == offset:
                 return message.record
+        for bad in reader.take_unreadable():
+            raise ClusterFailed(f"{topic}-{partition}, offset {offset}, cannot be read: {bad.why}")
         if not batch:
             break
     raise ClusterFailed(f"{topic}-{partition} has no message at offset {offset}")

@@ -4,6 +4,7 @@ from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.console.cluster.console_client import ClusterFailed
+from barnabas.console.cluster.groups import LeftOut, why_unknown
 from barnabas.console.cluster.topic_index import TopicRow, read_partitions
 from barnabas.console.cluster.topics import (
     read_offsets,
@@ -65,7 +66,10 @@ async def gather_topic(page: Page) -> Context:
             }
             for each in shown
         ],
-        "messages": offsets.messages(name, row.partitions),
+        "messages": offsets.messages() if counted is partitions else None,
+        "left_out": [
+            LeftOut(at, why_unknown(at, leaders)) for at in leaders if at not in offsets.latest
+        ],
         "size": sizes.of_topic(name),
         "rate": rates.get(name) if counted is partitions else None,
         "groups": (await page.cluster.lags.get()).of_topic(name),

@@ -60,7 +60,7 @@
       drawn.set(element, new uPlot({
         width: element.clientWidth || 320, height: 200, cursor: { y: false },
         legend: { live: false, show: false },
-        series: [{}, { label: element.dataset.label, stroke: colour("--accent"), width: 2, fill: colour("--accent-soft"), spanGaps: false }],
+        series: [{}, ...data.slice(1).map((_, i) => ({ label: element.dataset.label, stroke: colour("--accent"), width: 2, dash: i ? [6, 4] : [], fill: colour("--accent-soft"), spanGaps: false }))],
         scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
         axes: [{ ...axis, space: 80, values: (_, splits, __, ___, step) => splits.map((at) => (step < 60 ? clock : minute).format(at * 1000)) }, { ...axis, size: 60, values: (_, values) => values.map((v) => v.toLocaleString("en")) }],
       }, data, element));

@@ -6,7 +6,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const body = document.getElementById("messages");
   const progress = document.getElementById("messages-progress");
   const isLive = holder.dataset.live === "yes"; // what comes later is shown above
-  const MOST = 2000;
+  const MOST = 2000, MOST_UNREADABLE = 20;
   let source = new EventSource(holder.dataset.messages);
   const stop = (words) => {
     if (!source) return;
@@ -24,6 +24,10 @@ document.addEventListener("DOMContentLoaded", () => {
     } else body.append(...rows);
     while (body.childElementCount > MOST) (isLive ? body.lastElementChild : body.firstElementChild).remove();
     document.dispatchEvent(new CustomEvent("console:rows"));
+  });
+  source.addEventListener("unreadable", (event) => {
+    const list = document.getElementById("messages-unreadable");
+    if (list.childElementCount < MOST_UNREADABLE) list.insertAdjacentHTML("beforeend", event.data);
   });
   source.addEventListener("progress", (event) => (progress.textContent = event.data));
   source.addEventListener("done", (event) => stop(`${event.data}; done`));

@@ -13,7 +13,9 @@ from barnabas.base.clock import Clock
 from barnabas.base.ids import TopicPartition
 from barnabas.console.cluster.console_client import ConsoleClient
 from barnabas.console.cluster.groups import (
+    LeftOut,
     ListedGroup,
+    LogEnds,
     committed_offsets,
     end_offsets,
     list_groups,
@@ -23,21 +25,30 @@ from barnabas.console.cluster.topic_index import TopicIndexCache
 _FRESH_S: Final = 1.5
 SAMPLE_EVERY_MS: Final = 15_000
 _KEPT: Final = 4 * 60 * 6  # six hours
-_KEPT_OF_ALL: Final = 1_000_000  # samples: 24 MB
+_KEPT_OF_ALL: Final = 1_000_000  # samples: 32 MB
 _FEWEST: Final = 20
 _GAP_MS: Final = 3 * SAMPLE_EVERY_MS
 _UNKNOWN: Final = -1
 
 
+class Lag(NamedTuple):
+    """How many messages a group is behind, and the partitions that this leaves out."""
+
+    messages: int | None
+    left_out: tuple[LeftOut, ...] = ()
+
+
 class GroupLag(NamedTuple):
-    """A group, its lag in all partitions, and by topic."""
+    """A group, its lag in all partitions that it has committed, and by topic."""
 
     group: ListedGroup
-    lag: int | None
-    by_topic: dict[str, int]
+    total: Lag
+    by_topic: dict[str, Lag]
     partitions: int
     position: int
     """The sum of its committed offsets."""
+    why: str = ""
+    """Why its committed offsets are not known; empty if they are."""
 
 
 class LagSnapshot(NamedTuple):
@@ -45,40 +56,45 @@ class LagSnapshot(NamedTuple):
 
     groups: dict[str, GroupLag]
     at_ms: int
+    missing: tuple[str, ...] = ()
+    """Why groups of some coordinators are missing."""
 
-    def of_topic(self, topic: str) -> list[tuple[str, int]]:
+    def of_topic(self, topic: str) -> list[tuple[str, Lag]]:
         """The groups that read a topic, with their lag in it; the largest first."""
         found = [
             (name, each.by_topic[topic])
             for name, each in self.groups.items()
             if topic in each.by_topic
         ]
-        return sorted(found, key=lambda pair: -pair[1])
+        return sorted(found, key=lambda pair: -(pair[1].messages or 0))
 
 
 class LagSample(NamedTuple):
+    """The lag at one moment; it leaves out a number of partitions."""
+
     at_ms: int
     lag: int | None
     position: int = 0
+    left_out: int = 0
 
 
 class LagRing:
-    """The last samples of one group, in 24 bytes each."""
+    """The last samples of one group, in 32 bytes each."""
 
     def __init__(self) -> None:
         self._numbers = array("q")
 
     def append(self, sample: LagSample, most: int) -> None:
         lag = _UNKNOWN if sample.lag is None else sample.lag
-        self._numbers.extend((sample.at_ms, lag, sample.position))
-        del self._numbers[: -3 * most]
+        self._numbers.extend((sample.at_ms, lag, sample.position, sample.left_out))
+        del self._numbers[: -4 * most]
 
     def last(self, count: int) -> list[LagSample]:
         """The newest samples, the oldest of them first."""
-        numbers = self._numbers[-3 * count :]
+        numbers = self._numbers[-4 * count :]
         return [
-            LagSample(at_ms, None if lag == _UNKNOWN else lag, position)
-            for at_ms, lag, position in zip(*[iter(numbers)] * 3, strict=True)
+            LagSample(at_ms, None if lag == _UNKNOWN else lag, position, left_out)
+            for at_ms, lag, position, left_out in zip(*[iter(numbers)] * 4, strict=True)
         ]
 
 
@@ -107,25 +123,30 @@ class GroupLags:
         return await asyncio.shield(self._reading)
 
     async def _read(self) -> LagSnapshot:
-        groups = await list_groups(self._client)
+        groups, missing = await list_groups(self._client)
         index = await self._index.get()
         committed = await committed_offsets(self._client, groups)
         wanted = sorted({at for offsets in committed.values() for at in offsets})
         ends = await end_offsets(self._client, index, wanted)
-        found = {each.name: _lag(each, committed.get(each.name, {}), ends) for each in groups}
-        self._snapshot = LagSnapshot(found, self._clock.now_ms())
+        found = {each.name: decide_lag(each, committed.get(each.name), ends) for each in groups}
+        self._snapshot = LagSnapshot(found, self._clock.now_ms(), tuple(missing.values()))
         self._at_s = asyncio.get_running_loop().time()
         self._sample(self._snapshot)
         return self._snapshot
 
     def _sample(self, snapshot: LagSnapshot) -> None:
-        most = max(_FEWEST, min(_KEPT, _KEPT_OF_ALL // max(1, len(snapshot.groups))))
-        for name, each in snapshot.groups.items():
+        known = {name: each for name, each in snapshot.groups.items() if not each.why}
+        most = max(_FEWEST, min(_KEPT, _KEPT_OF_ALL // max(1, len(self._rings | known))))
+        for name, each in known.items():
             ring = self._rings.setdefault(name, LagRing())
             last = ring.last(1)
             if not last or snapshot.at_ms - last[0].at_ms >= SAMPLE_EVERY_MS:
-                ring.append(LagSample(snapshot.at_ms, each.lag, each.position), most)
-        for name in [name for name in self._rings if name not in snapshot.groups]:
+                lag, left_out = each.total
+                sample = LagSample(snapshot.at_ms, lag, each.position, len(left_out))
+                ring.append(sample, most)
+        # A group is not listed while its coordinator moves: its samples stay as long as all do.
+        since_ms = snapshot.at_ms - _KEPT * SAMPLE_EVERY_MS
+        for name in [name for name, ring in self._rings.items() if ring.last(1)[0][0] < since_ms]:
             del self._rings[name]
 
     def rate(self, group: str) -> float | None:
@@ -152,12 +173,25 @@ def with_gaps(samples: Sequence[LagSample]) -> list[LagSample]:
     return shown
 
 
-def _lag(
-    group: ListedGroup, committed: dict[TopicPartition, int], ends: dict[TopicPartition, int]
+def decide_lag(
+    group: ListedGroup, committed: dict[TopicPartition, int] | None, ends: LogEnds
 ) -> GroupLag:
-    by_topic: dict[str, int] = {}
+    """The lag of a group with these committed offsets; None if its coordinator has none to tell."""
+    if committed is None:
+        return GroupLag(group, Lag(None), {}, 0, 0, "its coordinator does not answer")
+    behind: dict[str, int] = {}
+    left_out: dict[str, list[LeftOut]] = {}
     for at, offset in committed.items():
-        if at in ends:
-            by_topic[at.topic] = by_topic.get(at.topic, 0) + max(0, ends[at] - offset)
-    total = sum(by_topic.values()) if by_topic else None
+        if at in ends.known:
+            behind[at.topic] = behind.get(at.topic, 0) + max(0, ends.known[at] - offset)
+        else:
+            left_out.setdefault(at.topic, []).append(LeftOut(at, ends.unknown[at]))
+    by_topic = {
+        topic: Lag(behind.get(topic), tuple(left_out.get(topic, ())))
+        for topic in sorted({**behind, **left_out})
+    }
+    total = Lag(
+        sum(behind.values()) if behind else None,
+        tuple(each for lag in by_topic.values() for each in lag.left_out),
+    )
     return GroupLag(group, total, by_topic, len(committed), sum(committed.values()))

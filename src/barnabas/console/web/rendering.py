@@ -1,7 +1,7 @@
 """Templates: Jinja with the console's filters, relative links and blocks for live updates."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -12,10 +12,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from barnabas.cli.show import show_bytes
+from barnabas.console.cluster.groups import LeftOut
 
 ROOT: Final = Path(__file__).parent.parent
 STATIC: Final = ROOT / "static"
 NOTHING: Final = "\N{EN DASH}"
+_NAMED: Final = 3
 _LIVE_BEGINS: Final = "<!-- live -->"
 _LIVE_ENDS: Final = "<!-- /live -->"
 
@@ -72,6 +74,20 @@ def breakable(name: str) -> Markup:
     return Markup(".<wbr>").join(name.split("."))
 
 
+def left_out(found: Sequence[LeftOut]) -> str:
+    """Partitions that a lag leaves out, by the reason: some by name, and how many."""
+    by_why: dict[str, list[str]] = {}
+    for each in found:
+        by_why.setdefault(each.why, []).append(str(each.partition))
+    return "; ".join(f"without {_named(names)}: {why}" for why, names in by_why.items())
+
+
+def _named(names: list[str]) -> str:
+    if len(names) <= _NAMED:
+        return ", ".join(names)
+    return f"{len(names):,} partitions ({', '.join(names[:_NAMED])}, …)"
+
+
 def ids(brokers: object) -> str:
     """Brokers as `1, 2, 3`."""
     return ", ".join(map(str, brokers)) if isinstance(brokers, list | tuple) else str(brokers)
@@ -91,6 +107,7 @@ def _environment() -> Environment:
         "duration": duration,
         "moment": moment,
         "ids": ids,
+        "left_out": left_out,
         "breakable": breakable,
         "json": lambda value: json.dumps(value, separators=(",", ":")),
     }
