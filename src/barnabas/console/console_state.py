@@ -19,6 +19,7 @@ from barnabas.console.console_options import ConsoleOptions
 from barnabas.console.messages.schema_registry import SchemaRegistry
 from barnabas.console.watch.cluster_watch import ClusterWatch
 from barnabas.console.watch.group_lags import GroupLags
+from barnabas.console.watch.topic_figures import TopicFigures
 from barnabas.console.web.access import Sessions
 from barnabas.console.web.audit_log import AuditLog
 from barnabas.console.web.rendering import Templates
@@ -30,10 +31,7 @@ _THREADS: Final = 4
 _FIRST_APIS: Final = (
     ApiKey.METADATA,
     ApiKey.API_VERSIONS,
-    ApiKey.LIST_OFFSETS,
-    ApiKey.DESCRIBE_LOG_DIRS,
     ApiKey.LIST_GROUPS,
-    ApiKey.OFFSET_FETCH,
 )
 _LINGER_S: Final = 10.0
 
@@ -46,11 +44,12 @@ class ClusterHandle:
     ) -> None:
         """Raises ConfigError"""
         self.properties = properties
-        self.client = ConsoleClient(bootstrap, SecurityContext.of(properties))
+        self.client = ConsoleClient(bootstrap, SecurityContext.of(properties), offload)
         self.index = TopicIndexCache(self.client, offload)
-        self.lags = GroupLags(self.client, self.index, clock)
+        self.lags = GroupLags(self.client, self.index, offload, clock)
         self.metrics = BrokerMetrics(self.client, offload)
         self.watch = ClusterWatch(self.client, self.index, self.lags, clock)
+        self.figures = TopicFigures(self.client, self.watch.rates, offload)
         self._viewers = 0
         self._watching: asyncio.Task[None] | None = None
 

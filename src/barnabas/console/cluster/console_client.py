@@ -6,20 +6,31 @@ action needs it.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from statistics import median
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from barnabas.base.errors import BarnabasError, ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.admin.admin_requests import by_topic
+from barnabas.base.offload import InlineOffload, Offload
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.raw_client import RawClient
 from barnabas.client.metadata import fields
 from barnabas.client.retries import Address, error_words
 from barnabas.client.security import PLAINTEXT, AuthenticationFailed, SecurityContext
+from barnabas.console.cluster.bulk_requests import (
+    CUT_SHORT,
+    Frame,
+    list_offsets,
+    read_list_offsets,
+)
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import Message
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+Answer = TypeVar("Answer")
 
 CLIENT_ID: Final = "barnabas-console"
 EARLIEST: Final = -2
@@ -27,7 +38,7 @@ LATEST: Final = -1
 _ROUND_TRIPS: Final = 50
 _BROKERS: Final = 1
 _ALTER: Final = 7
-_READ_UNCOMMITTED: Final = 0
+_READ_AT_ONCE: Final = 16 * 1024  # bytes of a response that are read on the loop
 _PATIENCE_S: Final = 5
 _SILENT_S: Final = 10.0
 _RETRIED: Final = (
@@ -74,9 +85,13 @@ class ClusterView(NamedTuple):
 class ConsoleClient(RawClient):
     """Requests to one cluster. A method that fails raises ClusterFailed."""
 
-    def __init__(self, bootstrap: str, security: SecurityContext = PLAINTEXT) -> None:
+    def __init__(
+        self, bootstrap: str, security: SecurityContext = PLAINTEXT, offload: Offload | None = None
+    ) -> None:
+        """Large responses are read by `offload`."""
         super().__init__(bootstrap, client_id=CLIENT_ID, security=security)
         self.bootstrap = bootstrap
+        self._offload = offload or InlineOffload()
         # The last round trips to each broker, in seconds.
         self._round_trips: dict[int, deque[float]] = {}
         # Barnabas describes its controller; None until it was asked.
@@ -113,7 +128,48 @@ class ConsoleClient(RawClient):
             raise Unreachable(_plain(str(failure))) from None
 
     async def ask_broker(self, broker: int, key: ApiKey, request: Message) -> Message:
-        """The response of one broker. Raises ClusterFailed.
+        """The response of one broker. Raises ClusterFailed."""
+
+        async def ask() -> Message:
+            answer: Message = await self.checked(
+                self._run(self._metadata.ask(broker, key, request))
+            )
+            return answer
+
+        return await self._patiently(broker, ask)
+
+    async def ask_by_hand(
+        self,
+        frames: Mapping[int, Iterator[Frame]],
+        read: Callable[[memoryview], Mapping[Key, Value]],
+    ) -> dict[int, dict[Key, Value]]:
+        """What brokers answer to requests about very many partitions, one after the other.
+
+        A broker that does not answer, or not to all of them, is left out or has less.
+        """
+        found: dict[int, dict[Key, Value]] = {}
+
+        async def ask_one(broker: int) -> None:
+            for frame in frames[broker]:
+                response = await self._patiently(broker, partial(self._exchange, broker, frame))
+                is_small = len(response) <= _READ_AT_ONCE
+                reads = partial(read, response)
+                answer = reads() if is_small else await self._offload(reads)
+                found.setdefault(broker, {}).update(answer)
+
+        asked = await asyncio.gather(*map(ask_one, frames), return_exceptions=True)
+        for failure in asked:
+            if isinstance(failure, CUT_SHORT):
+                raise ClusterFailed(f"a response cannot be read: {failure}")
+            if failure is not None and not isinstance(failure, ClusterFailed):
+                raise failure
+        return found
+
+    async def _exchange(self, broker: int, frame: Frame) -> memoryview:
+        return await self.exchange(self.address_of(broker), frame, 2 * _PATIENCE_S)
+
+    async def _patiently(self, broker: int, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        """An answer of a broker. Raises ClusterFailed.
 
         A broker that hangs costs a page some seconds once, not for each of its requests.
         """
@@ -125,7 +181,7 @@ class ConsoleClient(RawClient):
         began = loop.time()
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                answer = await self.checked(self._run(self._metadata.ask(broker, key, request)))
+                answer = await ask()
         except TimeoutError:
             self.note_silence(broker)
             raise Unreachable(f"broker {broker} did not answer within {_PATIENCE_S} s") from None
@@ -211,15 +267,9 @@ class ConsoleClient(RawClient):
         for partition in partitions:
             if leaders.get(partition, -1) >= 0:
                 by_leader.setdefault(leaders[partition], []).append(partition)
-        requests = {broker: _offsets_request(each, at) for broker, each in by_leader.items()}
-        answers, _ = await self.ask_all(requests, ApiKey.LIST_OFFSETS)
-        return {
-            TopicPartition(topic.name, each.partition_index): each.offset
-            for answer in answers.values()
-            for topic in answer.topics
-            for each in topic.partitions
-            if each.error_code is ErrorCode.none and each.offset >= 0
-        }
+        frames = {broker: list_offsets(CLIENT_ID, each, at) for broker, each in by_leader.items()}
+        answers = await self.ask_by_hand(frames, read_list_offsets)
+        return {each: offset for found in answers.values() for each, offset in found.items()}
 
 
 def check(answer: Any, subject: str, message: str | None = None) -> None:
@@ -227,23 +277,6 @@ def check(answer: Any, subject: str, message: str | None = None) -> None:
     if answer.error_code is not ErrorCode.none:
         said = message or getattr(answer, "error_message", None)
         raise ClusterFailed(f"{subject}: {error_words(answer.error_code, said)}")
-
-
-def _offsets_request(partitions: Sequence[TopicPartition], at: int) -> Message:
-    return fields(
-        replica_id=-1,
-        isolation_level=_READ_UNCOMMITTED,
-        topics=tuple(
-            fields(
-                name=topic,
-                partitions=tuple(
-                    fields(partition_index=number, current_leader_epoch=-1, timestamp=at)
-                    for number in numbers
-                ),
-            )
-            for topic, numbers in by_topic(partitions).items()
-        ),
-    )
 
 
 _ABSENT: Final = ("no Kafka broker answers", "the controller does not answer: ")

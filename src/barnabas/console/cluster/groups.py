@@ -9,13 +9,19 @@ from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.client.metadata import fields
 from barnabas.client.retries import error_words
-from barnabas.console.cluster.console_client import LATEST, ClusterFailed, ConsoleClient, check
+from barnabas.console.cluster.bulk_requests import fetch_offsets, read_committed
+from barnabas.console.cluster.console_client import (
+    CLIENT_ID,
+    LATEST,
+    ClusterFailed,
+    ConsoleClient,
+    check,
+)
 from barnabas.console.cluster.topic_index import TopicIndex, read_partitions
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import UNREADABLE
 
 CONSUMER: Final = "consumer"
-_NO_OFFSET: Final = -1
 _SPARK: Final = "spark-"  # as a query of Barnabas' source names its group, unless it has a groupId
 
 
@@ -139,28 +145,13 @@ async def list_groups(client: ConsoleClient) -> tuple[list[ListedGroup], dict[in
 async def committed_offsets(
     client: ConsoleClient, groups: Sequence[ListedGroup]
 ) -> dict[str, dict[TopicPartition, int]]:
-    """The committed offsets of each group; one request to each coordinator."""
+    """The committed offsets of each group whose coordinator answers."""
     by_broker: dict[int, list[str]] = {}
     for group in groups:
         by_broker.setdefault(group.coordinator, []).append(group.name)
-    requests = {
-        broker: fields(
-            groups=tuple(fields(group_id=name, topics=None) for name in names), require_stable=False
-        )
-        for broker, names in by_broker.items()
-    }
-    answers, _ = await client.ask_all(requests, ApiKey.OFFSET_FETCH)
-    return {
-        group.group_id: {
-            TopicPartition(topic.name, each.partition_index): each.committed_offset
-            for topic in group.topics
-            for each in topic.partitions
-            if each.committed_offset > _NO_OFFSET
-        }
-        for answer in answers.values()
-        for group in answer.groups
-        if group.error_code is ErrorCode.none
-    }
+    frames = {broker: fetch_offsets(CLIENT_ID, names) for broker, names in by_broker.items()}
+    answers = await client.ask_by_hand(frames, read_committed)
+    return {name: offsets for found in answers.values() for name, offsets in found.items()}
 
 
 class LogEnds(NamedTuple):

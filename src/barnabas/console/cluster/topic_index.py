@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from barnabas.base.offload import Offload
 from barnabas.client.metadata import fields
 from barnabas.client.requests import write_request
+from barnabas.console.cluster.bulk_requests import CUT_SHORT, read_string
 from barnabas.console.cluster.console_client import (
     CLIENT_ID,
     ClusterFailed,
@@ -21,7 +22,7 @@ from barnabas.console.cluster.console_client import (
     ConsoleClient,
 )
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.varint import Truncated, read_uvarint, skip_tags
+from barnabas.wire.varint import read_uvarint, skip_tags
 
 _VERSION: Final = 12
 _TIMEOUT_S: Final = 10.0
@@ -92,7 +93,7 @@ def read_index(response: memoryview, at_s: float) -> TopicIndex:
     try:
         position = skip_tags(response, 0) + _THROTTLE
         position = _skip_brokers(response, position)
-        _, position = _string(response, position)  # cluster id
+        _, position = read_string(response, position)  # cluster id
         position += 4  # controller
         count, position = read_uvarint(response, position)
         rows = []
@@ -100,7 +101,7 @@ def read_index(response: memoryview, at_s: float) -> TopicIndex:
             row, position = _read_topic(response, position)
             if row is not None:
                 rows.append(row)
-    except (struct.error, Truncated, IndexError, UnicodeDecodeError) as failure:
+    except CUT_SHORT as failure:
         raise ClusterFailed(f"a Metadata response cannot be read: {failure}") from None
     return TopicIndex({row.name: row for row in sorted(rows)}, at_s)
 
@@ -113,21 +114,15 @@ def read_partitions(row: TopicRow) -> list[PartitionRow]:
 def _skip_brokers(response: memoryview, position: int) -> int:
     count, position = read_uvarint(response, position)
     for _ in range(count - 1):
-        _, position = _string(response, position + 4)  # host
-        _, position = _string(response, position + 4)  # rack
+        _, position = read_string(response, position + 4)  # host
+        _, position = read_string(response, position + 4)  # rack
         position = skip_tags(response, position)
     return position
 
 
-def _string(response: memoryview, position: int) -> tuple[str, int]:
-    size, position = read_uvarint(response, position)
-    end = position + max(0, size - 1)
-    return str(response[position:end], "utf-8"), end
-
-
 def _read_topic(response: memoryview, position: int) -> tuple[TopicRow | None, int]:
     (error,) = struct.unpack_from(">h", response, position)
-    name, position = _string(response, position + 2)
+    name, position = read_string(response, position + 2)
     topic_id = uuid.UUID(bytes=bytes(response[position : position + 16]))
     is_internal = bool(response[position + 16])
     count, position = read_uvarint(response, position + 17)

@@ -5,9 +5,16 @@ from typing import Any, Final, NamedTuple
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.admin.admin_requests import BROKER, TOPIC, by_topic
+from barnabas.cli.admin.admin_requests import BROKER, TOPIC
 from barnabas.client.metadata import fields
-from barnabas.console.cluster.console_client import EARLIEST, LATEST, ConsoleClient, check
+from barnabas.console.cluster.bulk_requests import describe_log_dirs, read_log_dirs
+from barnabas.console.cluster.console_client import (
+    CLIENT_ID,
+    EARLIEST,
+    LATEST,
+    ConsoleClient,
+    check,
+)
 from barnabas.console.cluster.topic_index import PartitionRow, TopicRow, read_partitions
 from barnabas.wire.apis import ApiKey
 
@@ -72,6 +79,14 @@ def leaders_of(rows: Iterable[TopicRow]) -> dict[TopicPartition, int]:
     }
 
 
+def replicas_of(rows: Iterable[TopicRow]) -> dict[TopicPartition, tuple[int, ...]]:
+    return {
+        TopicPartition(row.name, each.partition): each.replicas
+        for row in rows
+        for each in read_partitions(row)
+    }
+
+
 async def read_offsets(
     client: ConsoleClient, leaders: Mapping[TopicPartition, int]
 ) -> TopicOffsets:
@@ -81,35 +96,25 @@ async def read_offsets(
     return TopicOffsets(earliest, latest)
 
 
-async def read_sizes(client: ConsoleClient, rows: Sequence[TopicRow]) -> Sizes:
-    """The sizes of the replicas of these topics, as far as brokers answer."""
+async def read_sizes(
+    client: ConsoleClient, replicas: Mapping[TopicPartition, Sequence[int]]
+) -> Sizes:
+    """The sizes of these replicas, as far as brokers answer."""
     wanted: dict[int, list[TopicPartition]] = {}
-    for row in rows:
-        for each in read_partitions(row):
-            for broker in each.replicas:
-                wanted.setdefault(broker, []).append(TopicPartition(row.name, each.partition))
+    for at, brokers in replicas.items():
+        for broker in brokers:
+            wanted.setdefault(broker, []).append(at)
     alive = (await client.view()).ids
-    requests = {
-        broker: fields(
-            topics=tuple(
-                fields(topic=topic, partitions=tuple(numbers))
-                for topic, numbers in by_topic(partitions).items()
-            )
-        )
+    frames = {
+        broker: describe_log_dirs(CLIENT_ID, partitions)
         for broker, partitions in wanted.items()
         if broker in alive
     }
-    answers, _ = await client.ask_all(requests, ApiKey.DESCRIBE_LOG_DIRS)
     sizes: dict[tuple[TopicPartition, int], int] = {}
     lags: dict[tuple[TopicPartition, int], int] = {}
-    for broker, answer in answers.items():
-        for result in answer.results:
-            for topic in result.topics:
-                for each in topic.partitions:
-                    if not each.is_future_key:
-                        at = TopicPartition(topic.name, each.partition_index), broker
-                        sizes[at] = each.partition_size
-                        lags[at] = each.offset_lag
+    for broker, found in (await client.ask_by_hand(frames, read_log_dirs)).items():
+        for at, (size, lag) in found.items():
+            sizes[at, broker], lags[at, broker] = size, lag
     return Sizes(sizes, lags)
 
 

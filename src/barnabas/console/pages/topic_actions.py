@@ -107,7 +107,7 @@ async def decide_delete(page: Page, form: Form) -> Plan:
     row = await topic_row(page, name)
     if form.get("again", "").strip() != name:
         raise WrongInput(f"Type {name} to delete it; “{form.get('again', '')}” is another name")
-    groups = (await page.cluster.lags.get()).of_topic(name)
+    groups = (await page.cluster.lags.whole()).of_topic(name)
 
     async def carry_out() -> str:
         client = page.cluster.client

@@ -12,6 +12,7 @@ from barnabas.console.cluster.topics import (
     read_sizes,
     read_topic_configs,
 )
+from barnabas.console.watch.topic_figures import Figures
 from barnabas.console.web.page import Context, Page
 
 _PER_PAGE: Final = 100
@@ -36,12 +37,17 @@ async def gather_topic(page: Page) -> Context:
     last = max(1, -(-len(partitions) // _PER_PAGE))
     number = page.integer("page", 1, 1, last)
     shown = partitions[(number - 1) * _PER_PAGE : number * _PER_PAGE]
-    # The figures of the topic are of all its partitions, unless they are very many.
+    # Of very many partitions only those of this page are asked at once.
     counted = partitions if len(partitions) <= _COUNTED else shown
     leaders = {TopicPartition(name, each.partition): each.leader for each in counted}
     offsets = await read_offsets(client, leaders)
-    sizes = await read_sizes(client, [row])
-    rates = page.cluster.watch.rates.observe(offsets.latest)
+    replicas = {TopicPartition(name, each.partition): each.replicas for each in counted}
+    sizes = await read_sizes(client, replicas)
+    if counted is partitions:
+        rates = page.cluster.watch.rates.observe(offsets.latest)
+        figures = Figures(sizes.of_topic(name), rates.get(name))
+    else:
+        figures = (await page.cluster.figures.get([row]))[name]
     alive = (await client.view()).ids
     return {
         "topic": row,
@@ -70,8 +76,7 @@ async def gather_topic(page: Page) -> Context:
         "left_out": [
             LeftOut(at, why_unknown(at, leaders)) for at in leaders if at not in offsets.latest
         ],
-        "size": sizes.of_topic(name),
-        "rate": rates.get(name) if counted is partitions else None,
+        "figures": figures,
         "groups": (await page.cluster.lags.get()).of_topic(name),
         "producers": await read_producers(client, name, shown),
         "page": number,

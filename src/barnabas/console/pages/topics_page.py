@@ -2,9 +2,8 @@
 
 from typing import Final
 
-from barnabas.console.cluster.console_client import LATEST, ClusterFailed
+from barnabas.console.cluster.console_client import ClusterFailed
 from barnabas.console.cluster.topic_index import TopicRow
-from barnabas.console.cluster.topics import leaders_of, read_sizes
 from barnabas.console.watch.group_lags import LagSnapshot
 from barnabas.console.web.page import Context, Page
 
@@ -27,17 +26,14 @@ async def gather_topics(page: Page) -> Context:
     last = max(1, -(-len(found) // PER_PAGE))
     number = page.integer("page", 1, 1, last)
     rows = found[(number - 1) * PER_PAGE : number * PER_PAGE]
-    sizes = (await read_sizes(cluster.client, rows)).by_topic()
-    leaders = leaders_of(rows)
-    rates = cluster.watch.rates.observe(await cluster.client.offsets(leaders, leaders, LATEST))
+    figures = await cluster.figures.get(rows)
     lags = await _lags(page)
     return {
         "q": page.argument("q"),
         "sort": sort,
         "shows_internal": shows_internal,
         "rows": rows,
-        "sizes": {row.name: sizes.get(row.name) for row in rows},
-        "rates": {row.name: rates.get(row.name) for row in rows},
+        "figures": figures,
         "lags": {row.name: lags.of_topic(row.name) if lags else [] for row in rows},
         "found": len(found),
         "all": len(index.topics),

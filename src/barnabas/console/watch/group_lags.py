@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from barnabas.base.clock import Clock
 from barnabas.base.ids import TopicPartition
+from barnabas.base.offload import Offload
 from barnabas.console.cluster.console_client import ConsoleClient
 from barnabas.console.cluster.groups import (
     LeftOut,
@@ -23,6 +24,8 @@ from barnabas.console.cluster.groups import (
 from barnabas.console.cluster.topic_index import TopicIndexCache
 
 _FRESH_S: Final = 1.5
+_QUICK_S: Final = 0.1  # for which a page waits
+_REST: Final = 10  # times as long as reading took, nothing is read
 SAMPLE_EVERY_MS: Final = 15_000
 _KEPT: Final = 4 * 60 * 6  # six hours
 _KEPT_OF_ALL: Final = 1_000_000  # samples: 32 MB
@@ -101,36 +104,75 @@ class LagRing:
 class GroupLags:
     """The newest snapshot, and each group's ring of samples."""
 
-    def __init__(self, client: ConsoleClient, index: TopicIndexCache, clock: Clock) -> None:
+    def __init__(
+        self, client: ConsoleClient, index: TopicIndexCache, offload: Offload, clock: Clock
+    ) -> None:
         self._client = client
         self._index = index
+        self._offload = offload
         self._clock = clock
         self._snapshot: LagSnapshot | None = None
         self._at_s = 0.0
+        self._took_s = 0.0
         self._rings: dict[str, LagRing] = {}
         self._reading: asyncio.Task[LagSnapshot] | None = None
+        self._failure: BaseException | None = None
 
     def forget(self) -> None:
+        """After a change: the next page waits for the groups that are there now."""
         self._snapshot = None
 
     async def get(self) -> LagSnapshot:
-        """A snapshot that is a second old at most. Raises ClusterFailed."""
+        """A snapshot that is a second old at most, unless reading takes long. Raises ClusterFailed.
+
+        Of very many offsets it is the one before, while a new one is read in the background; at
+        first it has the groups without their lag.
+        """
         age_s = asyncio.get_running_loop().time() - self._at_s
-        if self._snapshot is not None and age_s < _FRESH_S:
+        if self._snapshot is not None and age_s < max(_FRESH_S, _REST * self._took_s):
             return self._snapshot
+        reading = self._start()
+        await asyncio.wait({reading}, timeout=_QUICK_S)
+        while self._snapshot is None and not reading.done():
+            await asyncio.wait({reading}, timeout=_QUICK_S)
+        if reading.done() or self._snapshot is None:
+            return await asyncio.shield(reading)
+        if self._failure is not None:
+            raise self._failure
+        return self._snapshot
+
+    async def whole(self) -> LagSnapshot:
+        """A new snapshot with all lags, however long it takes. Raises ClusterFailed."""
+        return await asyncio.shield(self._start())
+
+    def _start(self) -> "asyncio.Task[LagSnapshot]":
         if self._reading is None or self._reading.done():
             self._reading = asyncio.ensure_future(self._read())
-        return await asyncio.shield(self._reading)
+            self._reading.add_done_callback(self._on_read)
+        return self._reading
+
+    def _on_read(self, reading: "asyncio.Task[LagSnapshot]") -> None:
+        """A failure in the background is one of the next page: the snapshot is too old for it."""
+        self._failure = None if reading.cancelled() else reading.exception()
 
     async def _read(self) -> LagSnapshot:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
         groups, missing = await list_groups(self._client)
+        why = tuple(missing.values())
+        if self._snapshot is None:
+            unread = {each.name: unread_lag(each, "being read") for each in groups}
+            self._snapshot = LagSnapshot(unread, self._clock.now_ms(), why)
         index = await self._index.get()
         committed = await committed_offsets(self._client, groups)
-        wanted = sorted({at for offsets in committed.values() for at in offsets})
+        wanted = dict.fromkeys(at for offsets in committed.values() for at in offsets)
         ends = await end_offsets(self._client, index, wanted)
-        found = {each.name: decide_lag(each, committed.get(each.name), ends) for each in groups}
-        self._snapshot = LagSnapshot(found, self._clock.now_ms(), tuple(missing.values()))
-        self._at_s = asyncio.get_running_loop().time()
+        found = await self._offload(
+            lambda: {each.name: decide_lag(each, committed.get(each.name), ends) for each in groups}
+        )
+        self._snapshot = LagSnapshot(found, self._clock.now_ms(), why)
+        self._at_s = loop.time()
+        self._took_s = self._at_s - began_s
         self._sample(self._snapshot)
         return self._snapshot
 
@@ -173,12 +215,17 @@ def with_gaps(samples: Sequence[LagSample]) -> list[LagSample]:
     return shown
 
 
+def unread_lag(group: ListedGroup, why: str) -> GroupLag:
+    """A group whose lag is not known."""
+    return GroupLag(group, Lag(None), {}, 0, 0, why)
+
+
 def decide_lag(
     group: ListedGroup, committed: dict[TopicPartition, int] | None, ends: LogEnds
 ) -> GroupLag:
     """The lag of a group with these committed offsets; None if its coordinator has none to tell."""
     if committed is None:
-        return GroupLag(group, Lag(None), {}, 0, 0, "its coordinator does not answer")
+        return unread_lag(group, "its coordinator does not answer")
     behind: dict[str, int] = {}
     left_out: dict[str, list[LeftOut]] = {}
     for at, offset in committed.items():

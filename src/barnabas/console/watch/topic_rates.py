@@ -7,7 +7,8 @@ from typing import Final
 from barnabas.base.ids import TopicPartition
 
 _SHORTEST_S: Final = 1.0
-_LONGEST_S: Final = 30.0
+_LONGEST_S: Final = 60.0
+_MOST: Final = 100_000  # partitions; beyond it those are forgotten that nobody looks at
 
 
 class TopicRates:
@@ -29,4 +30,8 @@ class TopicRates:
             if now - seen_s <= _LONGEST_S:
                 fresh[at.topic] = fresh.get(at.topic, 0.0) + max(0, end - before) / (now - seen_s)
         self._rates |= fresh
+        if len(self._seen) > _MOST:
+            self._seen = {at: seen for at, seen in self._seen.items() if now - seen[0] < _LONGEST_S}
+            topics = {at.topic for at in self._seen}
+            self._rates = {name: rate for name, rate in self._rates.items() if name in topics}
         return self._rates
