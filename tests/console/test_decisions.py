@@ -19,7 +19,7 @@ from barnabas.console.watch.group_lags import (
     with_gaps,
 )
 from barnabas.console.web.access import is_loopback
-from barnabas.console.web.rendering import left_out, relative_root
+from barnabas.console.web.rendering import left_out, reading, relative_root
 
 MESSAGE: dict[str, Any] = {
     "partition": 1,
@@ -163,6 +163,23 @@ def test_values_are_shown_by_what_they_are() -> None:
     assert show_data(b"\xff\x00", "auto", None).kind == "hex"
     assert show_data(None, "auto", None).kind == "null"
     assert hexdump(b"AB").startswith("00000000  41 42 ")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("retention.ms", "604800000", "7 days"),
+        ("retention.ms", "-1", ""),
+        ("segment.ms", "5400000", "90 minutes"),
+        ("segment.ms", "1", ""),
+        ("segment.bytes", "1073741824", "1.0 GiB"),
+        ("flush.messages", "9223372036854775807", "no limit"),
+        ("min.insync.replicas", "2", ""),
+        ("cleanup.policy", "delete", ""),
+    ],
+)
+def test_a_config_is_read_in_the_units_of_people(name: str, value: str, words: str) -> None:
+    assert reading(name, value) == words
 
 
 def test_links_are_relative_to_the_page() -> None:

@@ -1,14 +1,19 @@
-"""The console of a cluster with 10,000 topics and 50,000 partitions: quick, and small."""
+"""The console of a cluster with 10,000 topics and 50,000 partitions: quick, and small.
+
+No request may take longer than 200 ms by the clock, without the time for which the console and its
+broker were ready to run and other programs had the processors.
+"""
 
 import contextlib
 import os
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from tests.console.conftest import ConsoleProcess, running_console
 from tests.support.broker import BrokerProcess
@@ -25,8 +30,15 @@ IDLE_S = 5.0
 IDLE_COST_S = 0.1
 
 
+class Many(NamedTuple):
+    """A console, and the broker with very many topics."""
+
+    console: ConsoleProcess
+    broker: BrokerProcess
+
+
 @pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Many]:
     folder = tmp_path_factory.mktemp("many-topics")
     broker = BrokerProcess(folder, ["log.index.size.max.bytes=4096"])
     broker.start()
@@ -39,7 +51,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
             for made in client.create_topics(wanted, request_timeout=290).values():
                 made.result(300)
         with running_console(broker.bootstrap) as process:
-            yield process
+            yield Many(process, broker)
     finally:
         broker.kill()  # fifty thousand logs take long to close
 
@@ -52,18 +64,31 @@ def is_idle(console: ConsoleProcess) -> bool:
 
 
 class Cost(NamedTuple):
-    """The processor time of the console, which other programs do not lengthen, and the clock's."""
+    """The processor time of the console, and the time by the clock without waits for processors."""
 
     processor_s: float
     clock_s: float
 
 
-def cost(console: ConsoleProcess, path: str, words: str) -> Cost:
-    began, used = time.monotonic(), processor_s(console.pid)
+def cost(many: Many, path: str, words: str) -> Cost:
+    console, pids = many.console, (many.console.pid, many.broker.pid)
+    began, used, waited = time.monotonic(), processor_s(console.pid), waited_s(*pids)
     with urllib.request.urlopen(f"{console.url}{path}", timeout=120) as answer:
-        assert answer.status == 200
-        assert words in answer.read().decode()
-    return Cost(processor_s(console.pid) - used, time.monotonic() - began)
+        page = answer.read().decode()
+    took = time.monotonic() - began - (waited_s(*pids) - waited)
+    assert answer.status == 200
+    assert words in page
+    return Cost(processor_s(console.pid) - used, took)
+
+
+def waited_s(*pids: int) -> float:
+    """For how long threads of these processes were ready to run, but had no processor."""
+    found = 0.0
+    for pid in pids:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # the thread has ended
+                found += int((task / "schedstat").read_text().split()[1]) / 1e9
+    return found
 
 
 def processor_s(pid: int) -> float:
@@ -88,7 +113,7 @@ PAGES = {
     "groups": "No groups yet",
     "cluster": "Log directories",
 }
-AGAIN = 5
+AGAIN = 20
 
 
 @contextlib.contextmanager
@@ -100,28 +125,91 @@ def watching(console: ConsoleProcess) -> Iterator[None]:
         yield
 
 
-def test_pages_of_ten_thousand_topics_are_quick_and_small(many: ConsoleProcess) -> None:
-    idle = processor_s(many.pid)
+def test_pages_of_ten_thousand_topics_are_quick_and_small(many: Many) -> None:
+    idle = processor_s(many.console.pid)
     first = cost(many, "topics", "10,000 topics")
     cost(many, "groups", "No groups yet")  # modules are loaded
     found = {path: [cost(many, path, words) for _ in range(AGAIN)] for path, words in PAGES.items()}
-    with watching(many):
+    with watching(many.console):
         for path, words in PAGES.items():
-            cost(many, path, words)
-    most = {path: max(each.processor_s for each in costs) for path, costs in found.items()}
-    least = {path: round(min(each.clock_s for each in costs), 3) for path, costs in found.items()}
-    print(f"before {idle:.2f} s, first page {first}, then at most {most} of the processor,")
-    print(f"at least {least} by the clock, {memory_mb(many.pid):.0f} MB")
-    assert first.processor_s <= FIRST_PAGE_S
-    assert max(most.values()) <= REQUEST_S, most
-    assert memory_mb(many.pid) <= MEMORY_MB
+            found[path] += [cost(many, path, words) for _ in range(AGAIN)]
+    print(f"before {idle:.2f} s, first page {first}")
+    assert first.clock_s <= FIRST_PAGE_S
+    check(many, found)
 
 
-def test_nothing_is_asked_of_the_cluster_while_nobody_looks(many: ConsoleProcess) -> None:
+def check(many: Many, found: Mapping[str, list[Cost]]) -> None:
+    """No request took longer than a person should wait."""
+    for path, costs in found.items():
+        clock = sorted(each.clock_s for each in costs)
+        most = max(each.processor_s for each in costs)
+        print(
+            f"{path:20} median {clock[len(clock) // 2]:.3f} s, greatest {clock[-1]:.3f} s by the"
+            f" clock, {most:.2f} s of the processor, {len(costs)} requests"
+        )
+    print(f"{memory_mb(many.console.pid):.0f} MB")
+    assert max(each.clock_s for costs in found.values() for each in costs) <= REQUEST_S
+    assert memory_mb(many.console.pid) <= MEMORY_MB
+
+
+def test_nothing_is_asked_of_the_cluster_while_nobody_looks(many: Many) -> None:
     """The console is idle: a request to the cluster would cost it time."""
-    until(lambda: is_idle(many), "the watch of the cluster ends with the last page", 60)
-    used = processor_s(many.pid)
+    pid = many.console.pid
+    until(lambda: is_idle(many.console), "the watch of the cluster ends with the last page", 60)
+    used = processor_s(pid)
     deadline = time.monotonic() + IDLE_S
     while time.monotonic() < deadline:
         time.sleep(0.1)
-    assert processor_s(many.pid) - used <= IDLE_COST_S
+    assert processor_s(pid) - used <= IDLE_COST_S
+
+
+WIDE, WIDE_PARTITIONS = 10, 2_000
+GROUPS, COMMITTED = 200, 250
+
+
+@pytest.fixture(scope="module")
+def wide(many: Many) -> Many:
+    """Besides, ten topics of 2,000 partitions, and groups with 50,000 committed offsets."""
+    settings = {"bootstrap.servers": many.broker.bootstrap, "socket.timeout.ms": 300_000}
+    client = admin.AdminClient(settings)
+    for number in range(WIDE):
+        topic = admin.NewTopic(f"wide-{number}", WIDE_PARTITIONS, 1)
+        client.create_topics([topic], request_timeout=290)[topic.topic].result(300)
+    for number in range(GROUPS):
+        first = number * COMMITTED
+        topic = f"wide-{first // WIDE_PARTITIONS % WIDE}"
+        committed = [
+            TopicPartition(topic, (first + each) % WIDE_PARTITIONS, 0) for each in range(COMMITTED)
+        ]
+        wanted = ConsumerGroupTopicPartitions(f"group-{number:03}", committed)
+        for done in client.alter_consumer_group_offsets([wanted]).values():
+            done.result(60)
+    return many
+
+
+WIDE_PAGES = {
+    "topics?q=wide": "10 topics",
+    "topics": "10,010 topics",
+    "topics/wide-0": "2,000",
+    "groups": "200 groups",
+    "group?name=group-000": "Committed",
+}
+
+
+def test_topics_and_groups_of_thousands_of_partitions_hold_nobody_up(wide: Many) -> None:
+    cost(wide, "topics", "10,010 topics")
+    cost(wide, "group?name=group-000", "Committed")
+    with watching(wide.console):
+        found = {
+            path: [cost(wide, path, words) for _ in range(AGAIN)]
+            for path, words in WIDE_PAGES.items()
+        }
+
+        def shown(path: str, words: str) -> bool:
+            with urllib.request.urlopen(f"{wide.console.url}{path}", timeout=120) as answer:
+                return words in answer.read().decode()
+
+        # The figures of the topics, and the lag of the groups, come a little later.
+        until(lambda: shown("topics?q=wide-9", "0 B"), "the size of the last topic", 60)
+        until(lambda: not shown("groups", "being read"), "the lag of the groups", 60)
+    check(wide, found)

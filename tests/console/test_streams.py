@@ -97,9 +97,41 @@ def test_offsets_that_are_no_longer_there_are_passed_over(
     for query, first in (
         ("where=offset&value=118&partition=3", [(3, 118), (3, 119)]),
         (f"where=offset&value={2**63 - 1}&partition=3", []),
-        (f"where=offset&value={'9' * 5000}&partition=3&limit=1", [(3, 0)]),
     ):
         assert places(read(broker, skewed, query)) == first
+
+
+@pytest.mark.parametrize("value", ["", "12a", "9" * 5000])
+def test_an_offset_that_is_none_is_refused(broker: BrokerProcess, skewed: str, value: str) -> None:
+    answer = read(broker, skewed, f"where=offset&value={value}")
+    assert "event: failed" in answer.text
+    assert "is not an offset" in answer.text
+
+
+@pytest.mark.parametrize("limit", [7, 50, 200])
+@pytest.mark.parametrize("where", ["newest", "oldest", "time&value=1970-01-01T00:00Z"])
+def test_a_search_goes_on_where_the_one_before_ended(
+    broker: BrokerProcess, skewed: str, where: str, limit: int
+) -> None:
+    query = f"where={where}&limit={limit}"
+    answer = read(broker, skewed, query)
+    found = places(answer)
+    while more := re.search(r"event: more\ndata: (.*)", answer.text):
+        answer = read(broker, skewed, f"{query}&{more[1]}")
+        assert 0 < len(places(answer)) <= limit
+        found += places(answer)
+    assert sorted(found) == [(3, n) for n in range(120)] + [(5, n) for n in range(3)]
+    assert len(found) == 123
+    assert "data: 123 shown" in answer.text
+
+
+def test_a_search_with_a_filter_goes_on(broker: BrokerProcess, skewed: str) -> None:
+    query = "where=newest&limit=2&filter=expression&text=value.n+%25+50+==+0"
+    answer = read(broker, skewed, query)
+    assert places(answer) == [(3, 100), (3, 50)]
+    more = re.search(r"event: more\ndata: (.*)", answer.text)
+    assert more is not None
+    assert places(read(broker, skewed, f"{query}&{more[1]}")) == [(3, 0)]
 
 
 def test_whoever_may_do_everything_may_alter_the_cluster(broker: BrokerProcess) -> None:

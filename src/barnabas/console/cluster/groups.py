@@ -180,7 +180,7 @@ def why_unknown(at: TopicPartition, leaders: Mapping[TopicPartition, int]) -> st
     """Why no offset of a partition is known."""
     if at not in leaders:
         return "not in the cluster"
-    return "no leader" if leaders[at] < 0 else "the leader does not answer"
+    return "no leader" if leaders[at] < 0 else "its leader reports no offset"
 
 
 async def describe_group(client: ConsoleClient, index: TopicIndex, name: str) -> GroupDetails:

@@ -46,6 +46,18 @@ class ReadPlan:
     starts: Mapping[int, int]
     ends: Mapping[int, int]
 
+    def partitions_of(self, leaders: Mapping[int, int]) -> dict[TopicPartition, int]:
+        """The leader of each partition of the topic."""
+        return {TopicPartition(self.topic, number): leader for number, leader in leaders.items()}
+
+    def going_on(self, where: str, after: Mapping[int, int]) -> "ReadPlan":
+        """The plan of a search that goes on after another one, which ended at these offsets."""
+        if where == "newest":
+            ends = {n: min(end, after.get(n, end)) for n, end in self.ends.items()}
+            return ReadPlan(self.topic, self.starts, ends)
+        starts = {n: max(start, after.get(n, start)) for n, start in self.starts.items()}
+        return ReadPlan(self.topic, starts, self.ends)
+
     def windows(self, limit: int, *, is_filtered: bool) -> Iterator["ReadPlan"]:
         """The same messages in parts, the newest part first, each larger than the one before.
 

@@ -6,6 +6,7 @@ from barnabas.console.cluster.groups import describe_group, is_spark
 from barnabas.console.web.page import Context, Page
 
 PER_PAGE: Final = 50
+_PARTITIONS: Final = 200  # of a group on a page
 
 
 async def gather_groups(page: Page) -> Context:
@@ -41,7 +42,12 @@ async def gather_group(page: Page) -> Context:
     await cluster.lags.get()  # adds a sample to the ring
     history = cluster.lags.history(name)
     about = f"group {name}"
+    last = max(1, -(-len(group.partitions) // _PARTITIONS))
+    number = page.integer("page", 1, 1, last)
     return {
+        "rows": group.partitions[(number - 1) * _PARTITIONS : number * _PARTITIONS],
+        "page": number,
+        "last": last,
         "name": name,
         "group": group,
         "is_spark": is_spark(name),

@@ -1,10 +1,10 @@
 """Messages of a topic: a form, and a stream of rows that ends with the tab."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -15,22 +15,15 @@ from barnabas.cli.options import parse_moment
 from barnabas.console.cluster.console_client import ClusterFailed
 from barnabas.console.cluster.topic_index import read_partitions
 from barnabas.console.messages.filter_language import WrongFilter
-from barnabas.console.messages.filter_process import FilterProcess, FilterStopped
+from barnabas.console.messages.filter_process import FilterStopped
+from barnabas.console.messages.message_search import MOST_SCANNED, MessageSearch, Wanted
 from barnabas.console.messages.message_view import (
     FORMATS,
     ShownMessage,
     for_download,
-    for_filter,
     show_message,
 )
-from barnabas.console.messages.record_reader import (
-    Leaders,
-    ReadMessage,
-    ReadPlan,
-    RecordReader,
-    UnreadableBatch,
-    plan_reading,
-)
+from barnabas.console.messages.record_reader import Leaders, ReadMessage
 from barnabas.console.pages.produce_page import find_record
 from barnabas.console.pages.topic_page import topic_row
 from barnabas.console.web.page import Page, parse_integer, server_sent, sign_in_first
@@ -50,7 +43,8 @@ FILTERS: Final = (
     ("path", "JSON path"),
     ("expression", "expression"),
 )
-_MOST_SCANNED: Final = 2_000_000
+_SHOWN: Final = 40
+_MOST_CONTINUED: Final = 2_000  # partitions: their offsets are in a URL
 _LIMITS: Final = (50, 200, 1_000)
 _RENDERED: Final = 100  # rows at once: others are served meanwhile
 _MOST_AT_ONCE: Final = 200
@@ -120,7 +114,10 @@ async def download(request: Request) -> Response:
     registry = page.state.registry
 
     async def lines() -> AsyncIterator[str]:
-        async for part in _read(page):
+        async for part in _search(page).parts():
+            for left_out in part.left_out:
+                missing = {"partition": left_out.partition.partition, "why": left_out.why}
+                yield json.dumps({"unreadable": missing}) + "\n"
             for bad in part.unreadable:
                 yield json.dumps({"unreadable": bad._asdict()}) + "\n"
             for message in part.messages:
@@ -162,18 +159,20 @@ def _as_file(page: Page, suffix: str) -> dict[str, str]:
 
 
 async def _events(page: Page) -> AsyncIterator[str]:
-    scanned = count = 0
     asked, topic = asked_of(page), page.request.path_params["topic"]
     # Rows become part of the page, one level above the stream.
     there = {"topic": topic, "asked": asked, "root": page.root.removesuffix("../")}
+    count, before = page.integer("shown", 0), page.integer("scanned", 0)
+    scanned = 0
     try:
-        async for part in _read(page):
+        async for part in _search(page).parts():
             scanned, count = scanned + part.looked_at, count + len(part.messages)
+            words = f"{count:,} shown, {before + scanned:,} read"
             found = part.messages
             if asked.where == "live":
                 found = found[-_MOST_AT_ONCE:]  # nobody reads more a second
-            if part.unreadable:
-                given = page.context({"batches": part.unreadable, **there})
+            if part.unreadable or part.left_out:
+                given = page.context({**part._asdict(), **there})
                 html = page.state.templates.page("message_unreadable.html", given)
                 yield server_sent("unreadable", html)
             for first in range(0, len(found), _RENDERED):
@@ -181,10 +180,12 @@ async def _events(page: Page) -> AsyncIterator[str]:
                 shown = await page.state.offload(partial(_shown, page, asked, some))
                 given = page.context({"messages": shown, **there})
                 yield server_sent("rows", page.state.templates.page("message_rows.html", given))
-            yield server_sent("progress", f"{count:,} shown, {scanned:,} read")
-        ended = f"{count:,} shown, {scanned:,} read"
-        if scanned >= _MOST_SCANNED:
-            ended += ", as many as one search reads; begin at another offset or time for more"
+            yield server_sent("progress", words)
+            if part.rest is not None and len(part.rest) <= _MOST_CONTINUED:
+                yield server_sent("more", _more(part.rest, count, before + scanned))
+        ended = f"{count:,} shown, {before + scanned:,} read"
+        if scanned >= MOST_SCANNED:
+            ended += ", as many as one search reads"
         yield server_sent("done", ended)
     except (ClusterFailed, WrongFilter, FilterStopped, Misused) as failure:
         yield server_sent("failed", str(failure))
@@ -194,88 +195,43 @@ def _shown(page: Page, asked: Asked, messages: list[ReadMessage]) -> list[ShownM
     return [show_message(each, asked.format, page.state.registry) for each in messages]
 
 
-def _for_filter(page: Page, messages: list[ReadMessage]) -> list[dict[str, Any]]:
-    return [for_filter(each, page.state.registry) for each in messages]
-
-
-class Part(NamedTuple):
-    """Messages that match, how many were read for them, and batches that cannot be read."""
-
-    messages: list[ReadMessage]
-    looked_at: int
-    unreadable: list[UnreadableBatch]
-
-
-Found = AsyncIterator[Part]
-
-
-async def _read(page: Page) -> Found:
-    """Messages that match, in the order of the page."""
+def _search(page: Page) -> MessageSearch:
+    """Raises Misused"""
     asked = asked_of(page)
-    leaders = _leaders(page, asked)
-    value = 0
-    if asked.where == "time":
-        value = parse_moment(asked.value, "")
-    elif asked.where == "offset":
-        value = parse_integer(asked.value) or 0
-    client = page.cluster.client
-    plan = await plan_reading(
-        client, page.request.path_params["topic"], await leaders(), asked.where, value
+    wanted = Wanted(asked.where, _value(asked), asked.filter, asked.text, asked.limit, _after(page))
+    return MessageSearch(
+        page.cluster.client,
+        page.state.offload,
+        page.state.registry,
+        page.request.path_params["topic"],
+        _leaders(page, asked),
+        wanted,
     )
-    process = await FilterProcess.start(asked.filter, asked.text) if asked.filter else None
-
-    async def matching(plan: ReadPlan) -> Found:
-        reader = RecordReader(client, page.state.offload, plan, leaders)
-        async for batch in reader.batches():
-            kept = batch
-            if process is not None and batch:
-                fields = await page.state.offload(partial(_for_filter, page, batch))
-                kept = [batch[n] for n in await process.keep(fields)]
-            yield Part(kept, len(batch), reader.take_unreadable())
-
-    try:
-        ways = {"newest": _newest, "live": _live}
-        async for found in ways.get(asked.where, _oldest)(asked, plan, matching):
-            yield found
-    finally:
-        if process is not None:
-            await process.close()
 
 
-Matching = Callable[[ReadPlan], Found]
+def _value(asked: Asked) -> int:
+    """The offset or time where reading begins. Raises Misused."""
+    if asked.where == "time":
+        return parse_moment(asked.value, "")
+    if asked.where != "offset":
+        return 0
+    offset = parse_integer(asked.value)
+    if offset is None:
+        raise Misused(f"“{asked.value[:_SHOWN]}” is not an offset: expected a number such as 1200")
+    return offset
 
 
-async def _live(_: Asked, plan: ReadPlan, matching: Matching) -> Found:
-    async for found in matching(plan):
-        yield found
+def _after(page: Page) -> dict[int, int]:
+    """The offsets where the search before ended, as `_more` writes them."""
+    pairs = (each.partition(":") for each in page.argument("after").split(",") if each)
+    found = {parse_integer(number): parse_integer(offset) for number, _, offset in pairs}
+    return {n: at for n, at in found.items() if n is not None and at is not None}
 
 
-async def _oldest(asked: Asked, plan: ReadPlan, matching: Matching) -> Found:
-    room, scanned = asked.limit, 0
-    async for part in matching(plan):
-        yield part._replace(messages=part.messages[:room])
-        room, scanned = room - len(part.messages), scanned + part.looked_at
-        if room <= 0 or scanned >= _MOST_SCANNED:
-            return
-
-
-async def _newest(asked: Asked, plan: ReadPlan, matching: Matching) -> Found:
-    """The newest first. A log is read forward only: so part by part, from its end."""
-    room, scanned = asked.limit, 0
-    for part in plan.windows(asked.limit, is_filtered=bool(asked.filter)):
-        newest: list[ReadMessage] = []
-        async for found in matching(part):
-            newest = sorted([*newest, *found.messages], key=_newest_first)[:room]
-            scanned += found.looked_at
-            yield found._replace(messages=[])
-        yield Part(newest, 0, [])
-        room -= len(newest)
-        if room <= 0 or scanned >= _MOST_SCANNED:
-            return
-
-
-def _newest_first(message: ReadMessage) -> tuple[int, int, int]:
-    return -message.record.timestamp, message.partition, -message.record.offset
+def _more(rest: Mapping[int, int], shown: int, scanned: int) -> str:
+    """The query, besides that of the page, that searches for more messages."""
+    after = ",".join(f"{number}:{offset}" for number, offset in rest.items())
+    return urlencode({"after": after, "shown": shown, "scanned": scanned})
 
 
 def _leaders(page: Page, asked: Asked) -> Leaders:

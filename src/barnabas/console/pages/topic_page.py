@@ -48,6 +48,7 @@ async def gather_topic(page: Page) -> Context:
         figures = Figures(sizes.of_topic(name), rates.get(name))
     else:
         figures = (await page.cluster.figures.get([row]))[name]
+    lags = await page.cluster.lags.get()
     alive = (await client.view()).ids
     return {
         "topic": row,
@@ -77,7 +78,11 @@ async def gather_topic(page: Page) -> Context:
             LeftOut(at, why_unknown(at, leaders)) for at in leaders if at not in offsets.latest
         ],
         "figures": figures,
-        "groups": (await page.cluster.lags.get()).of_topic(name),
+        "is_size_partial": any(
+            (at, broker) not in sizes.replicas for at in replicas for broker in replicas[at]
+        ),
+        "groups": lags.of_topic(name),
+        "are_lags_known": lags.is_whole,
         "producers": await read_producers(client, name, shown),
         "page": number,
         "last": last,
@@ -88,10 +93,15 @@ async def gather_topic_configs(page: Page) -> Context:
     name = page.request.path_params["topic"]
     row = await topic_row(page, name)
     configs = await read_topic_configs(page.cluster.client, name)
+    wanted = page.argument("q").lower()
     return {
         "topic": row,
         "tab": "configs",
-        "configs": configs,
+        "q": page.argument("q"),
+        "count": len(configs),
+        "configs": [
+            each for each in configs if wanted in each.name or wanted in each.documentation.lower()
+        ],
         "changed": [each for each in configs if each.source == "topic"],
     }
 

@@ -8,7 +8,7 @@ from barnabas.console.watch.group_lags import LagSnapshot
 from barnabas.console.web.page import Context, Page
 
 PER_PAGE: Final = 25
-_SORTS: Final = ("name", "partitions", "health")
+_SORTS: Final = ("name", "partitions", "health", "lag")
 
 
 async def gather_topics(page: Page) -> Context:
@@ -22,12 +22,12 @@ async def gather_topics(page: Page) -> Context:
         for row in index.topics.values()
         if wanted in row.name.lower() and (shows_internal or not row.name.startswith("__"))
     ]
-    found = _sorted(found, sort)
+    lags = await _lags(page)
+    found = _sorted(found, sort, lags)
     last = max(1, -(-len(found) // PER_PAGE))
     number = page.integer("page", 1, 1, last)
     rows = found[(number - 1) * PER_PAGE : number * PER_PAGE]
     figures = await cluster.figures.get(rows)
-    lags = await _lags(page)
     return {
         "q": page.argument("q"),
         "sort": sort,
@@ -35,6 +35,7 @@ async def gather_topics(page: Page) -> Context:
         "rows": rows,
         "figures": figures,
         "lags": {row.name: lags.of_topic(row.name) if lags else [] for row in rows},
+        "are_lags_known": lags is not None and lags.is_whole,
         "found": len(found),
         "all": len(index.topics),
         "page": number,
@@ -50,11 +51,14 @@ async def _lags(page: Page) -> LagSnapshot | None:
         return None
 
 
-def _sorted(rows: list[TopicRow], sort: str) -> list[TopicRow]:
+def _sorted(rows: list[TopicRow], sort: str, lags: LagSnapshot | None) -> list[TopicRow]:
     match sort:
         case "partitions":
             return sorted(rows, key=lambda row: -row.partitions)
         case "health":
             return sorted(rows, key=lambda row: (-row.offline, -row.under_replicated))
+        case "lag" if lags is not None:
+            behind = lags.by_topic()
+            return sorted(rows, key=lambda row: -behind[row.name])
         case _:
             return rows

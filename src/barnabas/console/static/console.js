@@ -38,9 +38,19 @@
     for (const element of all("time[datetime]", within)) {
       const at = new Date(element.dateTime);
       const isToday = day.format(at) === day.format(new Date());
-      element.textContent = isToday ? clock.format(at) : `${day.format(at)} ${clock.format(at)}`;
+      const time = clock.format(at) + ("ms" in element.dataset ? `.${String(at.getMilliseconds()).padStart(3, "0")}` : "");
+      element.textContent = isToday ? time : `${day.format(at)} ${time}`;
     }
   }
+
+  // A time that a person types without a zone is one of their own zone, as all times that they see.
+  const TYPED = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?))?$/;
+  document.addEventListener("submit", (event) => {
+    for (const input of all("input[data-moment]", event.target)) {
+      const typed = TYPED.exec(input.value.trim()), at = typed && new Date(`${typed[1]}T${typed[2] || "00:00"}`);
+      if (at && !Number.isNaN(at.getTime())) input.value = at.toISOString();
+    }
+  });
 
   // -- charts -----------------------------------------------------------------
   const drawn = new WeakMap();

@@ -6,13 +6,52 @@ document.addEventListener("DOMContentLoaded", () => {
   const body = document.getElementById("messages");
   const progress = document.getElementById("messages-progress");
   const isLive = holder.dataset.live === "yes"; // what comes later is shown above
-  const MOST = 2000, MOST_UNREADABLE = 20;
-  let source = new EventSource(holder.dataset.messages);
+  const MOST = 4000, MOST_UNREADABLE = 20;
+  const more = document.getElementById("messages-more");
+  let source = null, next = "";
   const stop = (words) => {
     if (!source) return;
     source.close(); source = null;
     if (words) progress.textContent = words;
     document.getElementById("messages-stop").hidden = true;
+    document.getElementById("messages-none").hidden = body.childElementCount > 0;
+    more.hidden = !next;
+  };
+  function read(query) {
+    next = "";
+    more.hidden = true;
+    document.getElementById("messages-stop").hidden = false;
+    source = new EventSource(holder.dataset.messages + query);
+    source.addEventListener("rows", (event) => addRows(event.data));
+    source.addEventListener("unreadable", (event) => {
+      const list = document.getElementById("messages-unreadable");
+      if (list.childElementCount < MOST_UNREADABLE) list.insertAdjacentHTML("beforeend", event.data);
+    });
+    source.addEventListener("progress", (event) => (progress.textContent = event.data));
+    source.addEventListener("more", (event) => (next = event.data));
+    source.addEventListener("done", (event) => stop(`${event.data}; done`));
+    source.addEventListener("failed", (event) => {
+      const failed = document.getElementById("messages-failed");
+      failed.textContent = event.data; failed.hidden = false;
+      stop("stopped");
+    });
+    source.onerror = () => stop("the console does not answer; read again");
+  }
+  function addRows(html) {
+    const part = document.createElement("tbody");
+    part.innerHTML = html;
+    const rows = [...part.children]; // each message has two, its details second
+    for (let i = 0; i < rows.length; i += 2) {
+      if (document.getElementById(rows[i + 1].id)) continue; // the search before found it, too
+      if (isLive) body.prepend(rows[i], rows[i + 1]);
+      else body.append(rows[i], rows[i + 1]);
+    }
+    while (body.childElementCount > MOST) (isLive ? body.lastElementChild : body.firstElementChild).remove();
+    document.dispatchEvent(new CustomEvent("console:rows"));
+  }
+  read("");
+  more.addEventListener("click", () => read(`${holder.dataset.messages.endsWith("?") ? "" : "&"}${next}`));
+  document.getElementById("messages-stop").hidden = true;
     document.getElementById("messages-none").hidden = body.childElementCount > 0;
   };
   source.addEventListener("rows", (event) => {

@@ -84,12 +84,15 @@ class ClusterWatch:
         self._members: Members | None = None
         self._known: dict[str, int] = {}
         self._is_reached = True
+        self._is_back = False
         self.rates = TopicRates()
 
     async def run(self) -> None:
         """Look until cancelled."""
-        # Time has passed: no differences to what was seen before, and a gap in the chart.
-        self._view = self._topics = self._groups = self._members = None
+        # Time has passed: groups may have changed often, and the chart has a gap. What became of
+        # brokers and topics is said once.
+        self._groups = self._members = None
+        self._is_back = self._topics is not None
         if self.throughput:
             self.throughput.append(ThroughputSample(self._clock.now_ms(), None))
         while True:
@@ -106,13 +109,12 @@ class ClusterWatch:
 
     async def _look(self) -> None:
         view = await self._client.view()
+        index = await self._index.get()
         if self._view is not None:
             self._add_all(decide_broker_events(self._view, view))
-        self._view = view
-        index = await self._index.get()
         if self._topics is not None and index.at_s != self._topics.at_s:
             self._add_all(decide_topic_events(self._topics, index))
-        self._topics = index
+        self._view, self._topics, self._is_back = view, index, False
         await self._look_at_groups(await self._lags.get())
         await self._measure(index)
 
@@ -144,7 +146,7 @@ class ClusterWatch:
 
     def _add_all(self, found: Iterable[tuple[str, str, str]]) -> None:
         for kind, what, link in found:
-            self._add(kind, what, link)
+            self._add(kind, f"{what}, while nobody looked" if self._is_back else what, link)
 
 
 Found = Iterator[tuple[str, str, str]]

@@ -6,6 +6,7 @@ chart shows one.
 
 import asyncio
 from array import array
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -61,6 +62,19 @@ class LagSnapshot(NamedTuple):
     at_ms: int
     missing: tuple[str, ...] = ()
     """Why groups of some coordinators are missing."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True if all groups are listed, and their committed offsets are known."""
+        return not self.missing and not any(each.why for each in self.groups.values())
+
+    def by_topic(self) -> Counter[str]:
+        """The lag of all groups in each topic."""
+        found = Counter[str]()
+        for each in self.groups.values():
+            for topic, lag in each.by_topic.items():
+                found[topic] += lag.messages or 0
+        return found
 
     def of_topic(self, topic: str) -> list[tuple[str, Lag]]:
         """The groups that read a topic, with their lag in it; the largest first."""

@@ -16,7 +16,7 @@ class TopicRates:
 
     def __init__(self) -> None:
         self._seen: dict[TopicPartition, tuple[float, int]] = {}
-        self._rates: dict[str, float] = {}
+        self._rates: dict[str, tuple[float, float]] = {}
 
     def observe(self, ends: Mapping[TopicPartition, int]) -> Mapping[str, float]:
         """The rates of topics after a look at these log end offsets."""
@@ -29,9 +29,9 @@ class TopicRates:
             self._seen[at] = now, end
             if now - seen_s <= _LONGEST_S:
                 fresh[at.topic] = fresh.get(at.topic, 0.0) + max(0, end - before) / (now - seen_s)
-        self._rates |= fresh
+        self._rates |= {topic: (now, rate) for topic, rate in fresh.items()}
         if len(self._seen) > _MOST:
             self._seen = {at: seen for at, seen in self._seen.items() if now - seen[0] < _LONGEST_S}
-            topics = {at.topic for at in self._seen}
-            self._rates = {name: rate for name, rate in self._rates.items() if name in topics}
-        return self._rates
+        known = {name: at for name, at in self._rates.items() if now - at[0] < _LONGEST_S}
+        self._rates = known
+        return {name: rate for name, (_, rate) in known.items()}

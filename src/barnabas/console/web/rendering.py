@@ -11,13 +11,16 @@ from urllib.parse import urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from barnabas.cli.show import show_bytes
+from barnabas.cli.show import counted, show_bytes
 from barnabas.console.cluster.groups import LeftOut
 
 ROOT: Final = Path(__file__).parent.parent
 STATIC: Final = ROOT / "static"
 NOTHING: Final = "\N{EN DASH}"
 _NAMED: Final = 3
+_UNLIMITED: Final = 2**63 - 1
+_KIB: Final = 1024
+_UNITS: Final = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1_000, "second"))
 _LIVE_BEGINS: Final = "<!-- live -->"
 _LIVE_ENDS: Final = "<!-- /live -->"
 
@@ -48,19 +51,44 @@ def duration(value_ms: float | None) -> str:
     return f"{value_ms:,.{digits}f} ms"
 
 
+def reading(name: str, value: str | None) -> str:
+    """A config's value in the units that people think in; empty where it has none."""
+    if value is None or not value.isdecimal():
+        return ""
+    number = int(value)
+    if number == _UNLIMITED:
+        return "no limit"
+    if name.endswith(".bytes") and number >= _KIB:
+        return show_bytes(number)
+    whole = [(number // ms, noun) for ms, noun in _UNITS if number and number % ms == 0]
+    return counted(*whole[0]) if name.endswith(".ms") and whole else ""
+
+
 def moment(timestamp_ms: int | None) -> Markup | str:
     """A time element: UTC as it is sent, the reader's zone once the page runs."""
+    return _time(timestamp_ms, Markup('<time datetime="{}" title="{} UTC">{}</time>'))
+
+
+def instant(timestamp_ms: int | None) -> Markup | str:
+    """The same with milliseconds."""
+    return _time(timestamp_ms, Markup('<time datetime="{}" title="{} UTC" data-ms>{}</time>'))
+
+
+def utc(timestamp_ms: int | None) -> Markup | str:
+    """The text of a time in UTC."""
+    return _time(timestamp_ms, Markup("{2}"))
+
+
+def _time(timestamp_ms: int | None, form: Markup) -> Markup | str:
     if timestamp_ms is None or timestamp_ms < 0:
         return NOTHING
     try:
-        utc = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+        at = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):
         return str(timestamp_ms)
-    text = utc.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    text = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     words = text.replace("T", " ")
-    return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(
-        text, words.removesuffix("Z"), words
-    )
+    return form.format(text, words.removesuffix("Z"), words)
 
 
 def query(**values: object) -> str:
@@ -106,12 +134,14 @@ def _environment() -> Environment:
         "size": size,
         "duration": duration,
         "moment": moment,
+        "instant": instant,
+        "utc": utc,
         "ids": ids,
         "left_out": left_out,
         "breakable": breakable,
         "json": lambda value: json.dumps(value, separators=(",", ":")),
     }
-    environment.globals |= {"query": query, "assets": _fingerprint()}
+    environment.globals |= {"query": query, "reading": reading, "assets": _fingerprint()}
     return environment
 
 
