@@ -217,6 +217,60 @@ def test_a_broker_that_is_killed_shows_and_heals_by_itself(
         person.check()
 
 
+@pytest.fixture
+def alone(cluster: Cluster) -> Iterator[str]:
+    """A topic whose second partition is on broker 1 only, and a group that reads both."""
+    client = admin.AdminClient({"bootstrap.servers": cluster.bootstrap})
+    topic = admin.NewTopic("alone", 2, replica_assignment=[[0], [1]])
+    client.create_topics([topic])["alone"].result(30)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for number in range(20):
+        producer.produce("alone", b"value", partition=number % 2)
+    producer.flush(30)
+    committed = [TopicPartition("alone", 0, 3), TopicPartition("alone", 1, 3)]
+    wanted = ConsumerGroupTopicPartitions("lonely", committed)
+    client.alter_consumer_group_offsets([wanted])["lonely"].result(30)
+    yield "alone"
+    client.delete_consumer_groups(["lonely"])["lonely"].result(30)
+    client.delete_topics(["alone"])["alone"].result(30)
+
+
+def test_partitions_without_a_leader_are_named_wherever_they_are_left_out(
+    visit: Visit, of_cluster: ConsoleProcess, cluster: Cluster, alone: str
+) -> None:
+    person = visit(at=of_cluster)
+    without = "without alone-1: no leader"
+    try:
+        cluster.brokers[1].kill()
+        page = person.open("groups?q=lonely", "Groups")
+        page.locator("tr", has_text=re.compile(f"lonely.*7.*{without}", re.DOTALL)).wait_for(
+            timeout=60_000
+        )
+        person.check()
+        page = person.open("group?name=lonely", "lonely")
+        page.locator(".tile", has_text=without).wait_for()
+        page.locator("tr", has_text="alone").get_by_text("no leader").wait_for()
+        page.get_by_text("Where the line is dashed, partitions were left out").wait_for()
+        person.check()
+        page = person.open("topics?q=alone", "Topics")
+        page.locator("tr", has_text=without).wait_for()
+        page = person.open("topics/alone", "alone")
+        page.locator(".tile", has_text=f"10 {without}").wait_for()
+        page.locator("tr", has_text="lonely").get_by_text(without).wait_for()
+        person.check()
+        page = person.open("topics/alone/messages", "alone")
+        page.get_by_text("Partition 1 is left out: no leader.").wait_for()
+        page.get_by_text("10 shown, 10 read; done").wait_for()
+        page = person.open("topics/alone/messages?partition=1&where=oldest", "alone")
+        page.get_by_role("alert").get_by_text("alone-1 cannot be read: no leader").wait_for()
+        person.check()
+    finally:
+        cluster.start([1])
+    page = person.open("groups?q=lonely", "Groups")
+    page.get_by_text(without).wait_for(state="detached", timeout=60_000)
+    page.get_by_role("row", name=re.compile("lonely.* 14$")).wait_for()
+
+
 def test_replicas_move_by_a_plan_that_was_proposed(
     visit: Visit, of_cluster: ConsoleProcess, cluster: Cluster
 ) -> None:

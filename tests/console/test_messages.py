@@ -48,6 +48,43 @@ def test_messages_are_downloaded_and_copied(visit: Visit, topic: str, look: Look
     person.check()
 
 
+def test_a_search_goes_on_with_more_messages(visit: Visit, topic: str) -> None:
+    person = visit()
+    page = person.open(f"topics/{topic}/messages?where=oldest&limit=4", topic)
+    page.get_by_text("4 shown, 10 read; done").wait_for()
+    more = page.get_by_role("button", name="More messages")
+    more.click()
+    page.get_by_text("8 shown").wait_for()
+    more.click()
+    page.get_by_text("10 shown").wait_for()
+    more.wait_for(state="hidden")
+    keys = page.locator("tr.message td:nth-child(4)").all_text_contents()
+    assert keys == [f"key {number}" for number in range(10)]
+    person.check()
+
+
+@pytest.mark.long
+def test_a_time_is_typed_as_it_is_seen_in_the_readers_zone(visit: Visit, topic: str) -> None:
+    person = visit()
+    session = person.page.context.new_cdp_session(person.page)
+    session.send("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Kolkata"})
+    page = person.open(f"topics/{topic}/messages", topic)
+    for typed, sent in (
+        ("2026-01-31 12:00", "2026-01-31T06:30:00.000Z"),
+        ("2026-01-31", "2026-01-30T18:30:00.000Z"),
+        ("2026-01-31T12:00Z", "2026-01-31T12:00Z"),
+    ):
+        page.get_by_label("Show").select_option("time")
+        page.get_by_label("Offset or time").fill(typed)
+        page.get_by_role("button", name="Read").click()
+        page.get_by_text("10 shown, 10 read; done").wait_for()
+        assert page.get_by_label("Offset or time").input_value() == sent
+    utc = page.locator("tr.message time").first.get_attribute("title") or "none"
+    page.get_by_role("button", name="Message 0 0").click()
+    page.locator("#m-0-0 dd", has_text=utc.removesuffix(" UTC")).wait_for()
+    person.check()
+
+
 @pytest.mark.long
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(

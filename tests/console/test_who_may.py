@@ -275,6 +275,15 @@ def test_it_works_below_the_path_of_a_proxy(proxied: Any, visit: Visit, topic: s
     page.get_by_text("has 3 partitions now").wait_for()
     assert page.url.startswith(f"{proxied.url}topics/")
     person.check()
+    page = person.open(f"topics/{topic}/produce", topic)
+    page.get_by_label("Value", exact=True).fill("below a path")
+    page.get_by_role("button", name="Produce…").click()
+    person.confirm("Produce")
+    page.get_by_role("button", name="Message 0 0").click()
+    links = page.locator("tr:not(.message) dd a")
+    found = links.evaluate_all("links => links.map(link => link.href)")
+    assert len(found) == 2
+    assert all(each.startswith(f"{proxied.url}topics/{topic}/") for each in found)
 
 
 def test_nothing_but_the_consoles_own_files_may_run(visit: Visit, console: ConsoleProcess) -> None:

@@ -51,31 +51,6 @@ document.addEventListener("DOMContentLoaded", () => {
   }
   read("");
   more.addEventListener("click", () => read(`${holder.dataset.messages.endsWith("?") ? "" : "&"}${next}`));
-  document.getElementById("messages-stop").hidden = true;
-    document.getElementById("messages-none").hidden = body.childElementCount > 0;
-  };
-  source.addEventListener("rows", (event) => {
-    const part = document.createElement("tbody");
-    part.innerHTML = event.data;
-    const rows = [...part.children];
-    if (isLive) {
-      for (let i = 0; i < rows.length; i += 2) body.prepend(rows[i], rows[i + 1]);
-    } else body.append(...rows);
-    while (body.childElementCount > MOST) (isLive ? body.lastElementChild : body.firstElementChild).remove();
-    document.dispatchEvent(new CustomEvent("console:rows"));
-  });
-  source.addEventListener("unreadable", (event) => {
-    const list = document.getElementById("messages-unreadable");
-    if (list.childElementCount < MOST_UNREADABLE) list.insertAdjacentHTML("beforeend", event.data);
-  });
-  source.addEventListener("progress", (event) => (progress.textContent = event.data));
-  source.addEventListener("done", (event) => stop(`${event.data}; done`));
-  source.addEventListener("failed", (event) => {
-    const failed = document.getElementById("messages-failed");
-    failed.textContent = event.data; failed.hidden = false;
-    stop("stopped");
-  });
-  source.onerror = () => stop("the console does not answer; read again");
   document.getElementById("messages-stop").addEventListener("click", () => stop(`${progress.textContent}; stopped`));
   document.addEventListener("visibilitychange", () => { if (document.hidden) stop(`${progress.textContent}; stopped while the tab was hidden`); });
   body.addEventListener("click", (event) => {
