@@ -143,7 +143,7 @@ class ConsoleClient(RawClient):
         frames: Mapping[int, Iterator[Frame]],
         read: Callable[[memoryview], Mapping[Key, Value]],
     ) -> dict[int, dict[Key, Value]]:
-        """What brokers answer to requests about very many partitions, one after the other.
+        """The answers of brokers to requests about very many partitions, one after the other.
 
         A broker that does not answer, or not to all of them, is left out or has less.
         """

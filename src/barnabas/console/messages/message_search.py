@@ -24,7 +24,7 @@ MOST_SCANNED: Final = 2_000_000
 
 
 class Wanted(NamedTuple):
-    """What a person asks for: `where` and `value` as for a plan, the filter, the number.
+    """The wish of a person: `where` and `value` as for a plan, the filter, the number.
 
     `after` has the offsets, by partition, where the search before ended.
     """
