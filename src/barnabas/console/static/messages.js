@@ -20,6 +20,7 @@ document.addEventListener("DOMContentLoaded", () => {
   function read(query) {
     next = "";
     more.hidden = true;
+    progress.textContent = "Reading…";
     document.getElementById("messages-stop").hidden = false;
     source = new EventSource(holder.dataset.messages + query);
     source.addEventListener("rows", (event) => addRows(event.data));

@@ -76,7 +76,7 @@ def instant(timestamp_ms: int | None) -> Markup | str:
 
 def utc(timestamp_ms: int | None) -> Markup | str:
     """The text of a time in UTC."""
-    return _time(timestamp_ms, Markup("{2}"))
+    return _time(timestamp_ms, Markup("{1}"))
 
 
 def _time(timestamp_ms: int | None, form: Markup) -> Markup | str:
