@@ -154,6 +154,8 @@ def test_offsets_are_reset_after_a_preview_and_the_group_deleted(
     person = visit()
     page = person.open(f"group?name={group}", group)
     page.get_by_role("link", name="Reset offsets").click()
+    page.locator("select[name=topic]").select_option(topic)
+    page.get_by_label("Partition").fill("0")
     page.locator("select[name=scenario]").select_option("shift")
     page.get_by_label("Time, duration").fill("3")
     page.get_by_role("button", name="Preview…").click()

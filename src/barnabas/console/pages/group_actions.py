@@ -1,5 +1,6 @@
 """Changes to groups: offsets reset after a preview, groups deleted."""
 
+from collections.abc import Callable
 from typing import Final
 
 from barnabas.base.ids import TopicPartition
@@ -15,7 +16,7 @@ from barnabas.cli.groups.groups_reset import (
 from barnabas.cli.options import parse_moment
 from barnabas.client.metadata import fields
 from barnabas.console.cluster.console_client import EARLIEST, LATEST, ClusterFailed, check
-from barnabas.console.cluster.groups import describe_group, group_link
+from barnabas.console.cluster.groups import PartitionLag, describe_group, group_link
 from barnabas.console.cluster.topics import leaders_of
 from barnabas.console.web.actions import LONGEST, Form, Plan, WrongInput, action, integer
 from barnabas.console.web.page import Context, Page, live_page
@@ -60,7 +61,7 @@ def _scenario(page: Page, form: Form) -> Scenario:
 
 
 async def decide_reset(page: Page, form: Form) -> Plan:
-    name, topic = form.get("name", ""), form.get("topic", "")
+    name, chosen = form.get("name", ""), _chosen(form)
     client, index = page.cluster.client, await page.cluster.index.get()
     group = await describe_group(client, index, name)
     if group.members:
@@ -68,7 +69,7 @@ async def decide_reset(page: Page, form: Form) -> Plan:
             f"group {name} has {len(group.members)} members; stop them first: only the offsets of"
             " a group without members can be reset"
         )
-    changes = await _changes(page, _scenario(page, form), name, topic)
+    changes = await _changes(page, _scenario(page, form), name, chosen)
 
     async def carry_out() -> str:
         await _commit(page, name, changes)
@@ -88,13 +89,24 @@ def _effect(change: Change) -> str:
     return f"{change.partition}: {before} → {change.after:,}{moved}{note}."
 
 
-async def _changes(page: Page, scenario: Scenario, name: str, topic: str) -> list[Change]:
+def _chosen(form: Form) -> Callable[[PartitionLag], bool]:
+    """True for the partitions that the person chose: of all topics, of one, or one partition."""
+    topic, text = form.get("topic", ""), form.get("partition", "").strip()
+    number = integer(form, "partition", 0, "The partition") if text else None
+    if number is not None and not topic:
+        raise WrongInput("Choose the topic of the partition")
+    return lambda each: topic in ("", each.topic) and number in (None, each.partition)
+
+
+async def _changes(
+    page: Page, scenario: Scenario, name: str, chosen: Callable[[PartitionLag], bool]
+) -> list[Change]:
     client, index = page.cluster.client, await page.cluster.index.get()
     group = await describe_group(client, index, name)
     committed = {
         TopicPartition(each.topic, each.partition): each.committed
         for each in group.partitions
-        if each.committed is not None and topic in ("", each.topic)
+        if each.committed is not None and chosen(each)
     }
     rows = [index.topics[name] for name in by_topic(committed) if name in index.topics]
     leaders = leaders_of(rows)
