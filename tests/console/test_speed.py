@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from tests.console.conftest import ConsoleProcess, running_console
 from tests.support.broker import BrokerProcess
@@ -57,17 +56,22 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Many]:
 
 
 def is_idle(console: ConsoleProcess) -> bool:
-    """True if it used no processor for longer than the watch goes without the topics."""
+    """True if it used no processor for longer than the watch goes on without a page."""
     used = processor_s(console.pid)
-    time.sleep(6)
+    time.sleep(12)
     return processor_s(console.pid) - used < 0.02
 
 
 class Cost(NamedTuple):
-    """The processor time of the console, and the time by the clock without waits for processors."""
+    """The processor time of the console, and the time by the clock, with waits for processors."""
 
     processor_s: float
     clock_s: float
+    waited_s: float
+
+    @property
+    def net_s(self) -> float:
+        return max(self.processor_s, self.clock_s - self.waited_s)
 
 
 def cost(many: Many, path: str, words: str) -> Cost:
@@ -75,20 +79,16 @@ def cost(many: Many, path: str, words: str) -> Cost:
     began, used, waited = time.monotonic(), processor_s(console.pid), waited_s(*pids)
     with urllib.request.urlopen(f"{console.url}{path}", timeout=120) as answer:
         page = answer.read().decode()
-    took = time.monotonic() - began - (waited_s(*pids) - waited)
+    clock_s, waited = time.monotonic() - began, waited_s(*pids) - waited
     assert answer.status == 200
     assert words in page
-    return Cost(processor_s(console.pid) - used, took)
+    return Cost(processor_s(console.pid) - used, clock_s, waited)
 
 
 def waited_s(*pids: int) -> float:
-    """For how long threads of these processes were ready to run, but had no processor."""
-    found = 0.0
-    for pid in pids:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(FileNotFoundError):  # the thread has ended
-                found += int((task / "schedstat").read_text().split()[1]) / 1e9
-    return found
+    """For how long the loops of these processes were ready to run, but had no processor."""
+    fields = (Path(f"/proc/{pid}/schedstat").read_text().split() for pid in pids)
+    return sum(int(waited) / 1e9 for _, waited, _ in fields)
 
 
 def processor_s(pid: int) -> float:
@@ -134,7 +134,7 @@ def test_pages_of_ten_thousand_topics_are_quick_and_small(many: Many) -> None:
         for path, words in PAGES.items():
             found[path] += [cost(many, path, words) for _ in range(AGAIN)]
     print(f"before {idle:.2f} s, first page {first}")
-    assert first.clock_s <= FIRST_PAGE_S
+    assert first.net_s <= FIRST_PAGE_S
     check(many, found)
 
 
@@ -142,74 +142,22 @@ def check(many: Many, found: Mapping[str, list[Cost]]) -> None:
     """No request took longer than a person should wait."""
     for path, costs in found.items():
         clock = sorted(each.clock_s for each in costs)
-        most = max(each.processor_s for each in costs)
+        net, used = max(each.net_s for each in costs), max(each.processor_s for each in costs)
         print(
-            f"{path:20} median {clock[len(clock) // 2]:.3f} s, greatest {clock[-1]:.3f} s by the"
-            f" clock, {most:.2f} s of the processor, {len(costs)} requests"
+            f"{path:24} by the clock: median {clock[len(clock) // 2]:.3f} s, greatest"
+            f" {clock[-1]:.3f} s, without waits {net:.3f} s; of the processor {used:.2f} s"
         )
     print(f"{memory_mb(many.console.pid):.0f} MB")
-    assert max(each.clock_s for costs in found.values() for each in costs) <= REQUEST_S
+    assert max(each.net_s for costs in found.values() for each in costs) <= REQUEST_S
     assert memory_mb(many.console.pid) <= MEMORY_MB
 
 
 def test_nothing_is_asked_of_the_cluster_while_nobody_looks(many: Many) -> None:
     """The console is idle: a request to the cluster would cost it time."""
     pid = many.console.pid
-    until(lambda: is_idle(many.console), "the watch of the cluster ends with the last page", 60)
+    until(lambda: is_idle(many.console), "the watch of the cluster ends with the last page", 120)
     used = processor_s(pid)
     deadline = time.monotonic() + IDLE_S
     while time.monotonic() < deadline:
         time.sleep(0.1)
     assert processor_s(pid) - used <= IDLE_COST_S
-
-
-WIDE, WIDE_PARTITIONS = 10, 2_000
-GROUPS, COMMITTED = 200, 250
-
-
-@pytest.fixture(scope="module")
-def wide(many: Many) -> Many:
-    """Besides, ten topics of 2,000 partitions, and groups with 50,000 committed offsets."""
-    settings = {"bootstrap.servers": many.broker.bootstrap, "socket.timeout.ms": 300_000}
-    client = admin.AdminClient(settings)
-    for number in range(WIDE):
-        topic = admin.NewTopic(f"wide-{number}", WIDE_PARTITIONS, 1)
-        client.create_topics([topic], request_timeout=290)[topic.topic].result(300)
-    for number in range(GROUPS):
-        first = number * COMMITTED
-        topic = f"wide-{first // WIDE_PARTITIONS % WIDE}"
-        committed = [
-            TopicPartition(topic, (first + each) % WIDE_PARTITIONS, 0) for each in range(COMMITTED)
-        ]
-        wanted = ConsumerGroupTopicPartitions(f"group-{number:03}", committed)
-        for done in client.alter_consumer_group_offsets([wanted]).values():
-            done.result(60)
-    return many
-
-
-WIDE_PAGES = {
-    "topics?q=wide": "10 topics",
-    "topics": "10,010 topics",
-    "topics/wide-0": "2,000",
-    "groups": "200 groups",
-    "group?name=group-000": "Committed",
-}
-
-
-def test_topics_and_groups_of_thousands_of_partitions_hold_nobody_up(wide: Many) -> None:
-    cost(wide, "topics", "10,010 topics")
-    cost(wide, "group?name=group-000", "Committed")
-    with watching(wide.console):
-        found = {
-            path: [cost(wide, path, words) for _ in range(AGAIN)]
-            for path, words in WIDE_PAGES.items()
-        }
-
-        def shown(path: str, words: str) -> bool:
-            with urllib.request.urlopen(f"{wide.console.url}{path}", timeout=120) as answer:
-                return words in answer.read().decode()
-
-        # The figures of the topics, and the lag of the groups, come a little later.
-        until(lambda: shown("topics?q=wide-9", "0 B"), "the size of the last topic", 60)
-        until(lambda: not shown("groups", "being read"), "the lag of the groups", 60)
-    check(wide, found)
