@@ -33,7 +33,11 @@ async def gather_cluster(page: Page) -> Context:
     view = await client.view()
     index = await page.cluster.index.get()
     placement = await page.state.offload(lambda: read_placement(index))
-    moving = await client.checked(list_reassignments(client))
+    moving, why_not = {}, ""
+    try:
+        moving = await client.checked(list_reassignments(client))
+    except ClusterFailed as failure:  # the person may lack the right to see them
+        why_not = str(failure)
     progress = None
     if moving:
         progress = await client.checked(progress_of(client, moving, moving))
@@ -42,6 +46,7 @@ async def gather_cluster(page: Page) -> Context:
         "placement": placement,
         "dirs": await _log_dirs(client, view.ids),
         "moving": sorted(moving.items()),
+        "why_not": why_not,
         "progress": progress,
         "controller": await controller_state(client, index.partitions),
         "stoppable": pids_of(page, view.ids),

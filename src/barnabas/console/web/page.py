@@ -115,6 +115,9 @@ class Page:
             "here": {"group": "groups", "audit": "cluster"}.get(here, here),
             "navigation": NAVIGATION,
             "person": self.person,
+            "is_known": self.is_known,
+            # With sign-in the cluster may hide topics and groups from the person.
+            "sees_part": self.session.cluster is not None,
             "may_write": self.may_write,
             "can_sign_out": self.session.person is not None,
             "csrf": self.state.sessions.token(self.session),
