@@ -157,6 +157,7 @@ def test_a_person_signs_in_as_themselves_and_the_cluster_decides(
         with running_console(at, *options) as console:
             ada = visit(at=console)
             page = ada.open("topics", "Sign in")
+            page.get_by_text("not signed in").wait_for()
             _sign_in(ada, "admin", "wrong")
             page.get_by_text("The cluster refuses admin").wait_for()
             ada.complaints.clear()  # the browser's line about the status 403
@@ -170,7 +171,10 @@ def test_a_person_signs_in_as_themselves_and_the_cluster_decides(
             alice = visit(at=console)
             page = alice.open("", "Sign in")
             _sign_in(alice, "alice", 'a"l\\ice')
-            alice.open("topics", "Topics").get_by_text("No topics yet").wait_for()
+            alice.open("topics", "Topics").get_by_text("No topics that alice may see").wait_for()
+            alice.open("groups", "Groups").get_by_text("No groups that alice may see").wait_for()
+            alice.open("cluster", "Cluster").get_by_text("Log directories").wait_for()
+            page.get_by_text("The list of reassignments: cluster authorization").wait_for()
             alice.open("topics-new", "Create a topic").get_by_label("Name").fill("hers")
             page.get_by_role("button", name="Create…").click()
             alice.confirm("Create")
