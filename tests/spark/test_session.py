@@ -14,6 +14,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from barnabas.base.clock import SystemClock
 from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.spark import session
 from barnabas.spark.class_archive import class_archive
@@ -132,6 +133,25 @@ def test_the_second_session_maps_the_classes_that_the_first_one_wrote(
     with class_archive() as options:
         assert f"-XX:SharedArchiveFile={archive}" in options
         assert version(options) == ""
+
+
+def test_a_jvm_that_wrote_no_class_archive_is_not_asked_again_for_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    class Tomorrow(SystemClock):
+        def now_ms(self) -> int:
+            return super().now_ms() + 24 * 3_600_000
+
+    with pytest.raises(KeyboardInterrupt), class_archive():
+        raise KeyboardInterrupt  # which says nothing about the JVM
+    with class_archive() as options:
+        assert "-XX:ArchiveClassesAtExit" in options
+    with class_archive() as options:
+        assert options == ""
+    with class_archive(Tomorrow()) as options:
+        assert "-XX:ArchiveClassesAtExit" in options
 
 
 def test_without_a_place_for_it_there_is_no_class_archive(

@@ -17,7 +17,6 @@ KILLED = """
 import sys
 from barnabas.spark.session_directory import session_directory
 with session_directory() as directory:
-    (directory / "local").mkdir()
     print(directory, flush=True)
     sys.stdin.read()
 """
@@ -52,11 +51,9 @@ def killed_session() -> Path:
 
 def test_the_next_session_removes_the_directory_of_one_that_was_killed(temporary: Path) -> None:
     directory = killed_session()
-    assert (directory / "local").exists()
-    with session_directory() as mine:
-        (mine / LOG).touch()
-        with session_directory() as other:
-            assert sorted(temporary.iterdir()) == sorted([mine, other])
+    assert directory.exists()
+    with session_directory() as mine, session_directory() as other:
+        assert sorted(temporary.iterdir()) == sorted([mine, other])
     assert list(temporary.iterdir()) == []
 
 

@@ -13,11 +13,11 @@ import pytest
 from deltalake import DeltaTable
 
 from barnabas.base.ports import free_port
-from tests.spark.conftest import create_topic
+from tests.spark.conftest import create_topic, produce
 from tests.spark.connect_server import STARTED_WITHIN_S, answers, connect_server
 from tests.spark.spark_home import spark_home
 from tests.spark.test_clusters import ENDED_WITHIN_S, SMALL, command, ended, fill, pipeline
-from tests.spark.test_table_run import rows
+from tests.spark.test_table_run import FORMATS, rows
 from tests.support.broker import BrokerProcess
 from tests.support.cluster import until
 
@@ -85,20 +85,36 @@ def place(
             yield ("--master", address, *SMALL)
 
 
+@pytest.mark.parametrize("format", FORMATS)
 def test_a_table_is_written_audited_and_replayed(
-    pipeline: Pipeline, served: BrokerProcess, topic: str, tmp_path: Path
+    format: str, pipeline: Pipeline, served: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     create_topic(served.bootstrap, topic, 2)
     fill(served, topic)
     table = tmp_path / "table"
-    wanted = ("table", topic, "--to", table, "--schema", "id BIGINT", "--step", 30)
+    options = ("--format", format, "--schema", "id BIGINT", "--step", 30)
+    wanted = ("table", topic, "--to", table, *options)
 
     assert pipeline(*wanted)["rows"] == 50
     assert pipeline(*wanted)["records"] == 0
-    assert sorted(row["id"] for row in rows("delta", table)) == list(range(50))
+    assert sorted(row["id"] for row in rows(format, table)) == list(range(50))
     assert pipeline("audit", "--table", table)["compared"] == 50
     replayed = pipeline("replay", topic, "--from-table", table, "--to", f"{topic}-again")
     assert replayed["records"] == 50
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_upserted_table_has_the_latest_of_each_key(
+    format: str, pipeline: Pipeline, served: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    create_topic(served.bootstrap, topic, 2)
+    table = tmp_path / "table"
+    wanted = ("table", topic, "--to", table, "--format", format, "--upsert")
+    for value in ("old", "new"):
+        records = ({"key": f"k{n}", "value": value, "partition": n % 2} for n in range(10))
+        produce(served.bootstrap, topic, records)
+        assert pipeline(*wanted)["rows"] == 10
+    assert [row["value"] for row in rows(format, table)] == [b"new"] * 10
 
 
 def test_a_continuous_table_waits_for_more_records_than_its_max_lag(

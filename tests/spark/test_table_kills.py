@@ -6,6 +6,7 @@ import random
 import signal
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -172,6 +173,44 @@ def test_brokers_killed_amid_writes_leave_each_record_once(
         assert TableProcess(tmp_path, options).ended() == 0
         check("delta", tmp_path / "table", False)
         assert len(values(cluster.bootstrap, "killed-dead-letters")) == len(BAD)
+
+
+def test_a_continuous_table_outlives_the_death_of_its_brokers(
+    server: str, tmp_path: Path, zookeeper_chroot: str
+) -> None:
+    """Of a topic with one replica: it has no leader while its broker is away."""
+    with Cluster(tmp_path / "cluster", zookeeper_chroot, 2) as cluster:
+        client = admin.AdminClient({"bootstrap.servers": cluster.bootstrap})
+        topic = admin.NewTopic("kept", replica_assignment=[[0], [1]])
+        client.create_topics([topic])["kept"].result(60)
+        where = ("-b", cluster.bootstrap, "--remote", server, "--continuous", "--every", 0.1)
+        process = TableProcess(tmp_path, ("kept", *where, *SCHEMA))
+        try:
+            for number in (0, 1):
+                sent = range(20 * number, 20 * number + 20)
+                produce(cluster.bootstrap, "kept", map(record, sent))
+                until(partial(has_rows, process, tmp_path, sent.stop), "the rows", 300)
+                cluster.brokers[number].kill()
+                until(partial(has_failed, process, number + 1), "the failure", 300)
+                cluster.start([number])
+                cluster.wait_settled()
+            produce(cluster.bootstrap, "kept", map(record, range(sent.stop, RECORDS)))
+            until(lambda: has_rows(process, tmp_path, RECORDS), "the rows", 300)
+            assert process.is_running, process.output
+        finally:
+            process.kill()
+        check("delta", tmp_path / "table", False)
+
+
+def has_failed(process: TableProcess, times: int) -> bool:
+    return not process.is_running or process.output.count("trying again") >= times
+
+
+def has_rows(process: TableProcess, folder: Path, records: int) -> bool:
+    return not process.is_running or (
+        (folder / "table").exists()
+        and len(committed("delta", folder / "table")) == len(expected(records))
+    )
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -16,6 +16,7 @@ from pyiceberg.table import StaticTable
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas.cli.exit_codes import CommandFailed, Misused
+from barnabas.spark.table.table_files import RECORDS_IN_A_FILE, decide_file_records
 from barnabas.spark.table.table_run import commit
 from barnabas.spark.table.table_upkeep import FILES_OF_A_TIER, decide_merges
 from barnabas.spark.table_log import iceberg_log
@@ -99,6 +100,16 @@ def test_files_of_a_size_are_merged_up_to_the_target() -> None:
 def test_files_of_other_directories_or_other_sizes_are_not_merged() -> None:
     assert decide_merges([*files(*[10] * 4), *files(*[10] * 4, day="2")], 1000) == []
     assert decide_merges(files(*[10] * 4, *[400] * 4), 1000) == []
+
+
+def test_new_files_have_as_many_rows_as_fit_into_the_target() -> None:
+    mib = 1024 * 1024
+    assert decide_file_records([], 128 * mib) == RECORDS_IN_A_FILE
+    assert decide_file_records(files(5_000), 128 * mib) == RECORDS_IN_A_FILE  # mostly footer
+    large = [TableFile("a", 200 * mib, 2_000), TableFile("b", 5_000, 1)]
+    assert decide_file_records(large, 128 * mib) == 1_280
+    assert decide_file_records([TableFile("a", 200 * mib, 1)], 128 * mib) == 1
+    assert decide_file_records([TableFile("a", 2 * mib, 900_000)], 128 * mib) == RECORDS_IN_A_FILE
 
 
 def test_a_run_deletes_files_of_unfinished_steps_and_those_that_a_commit_replaced(

@@ -33,6 +33,9 @@ def one_line(ended: Ended) -> str:
         (("--format", "orc"), "must be one of delta, iceberg, parquet"),
         (("--infer",), "no field can be inferred"),
         (("--schema-from", "registry"), "needs --registry URL"),
+        (("--registry", "http://127.0.0.1:1"), "--registry needs --schema-from registry"),
+        (("--infer", "--registry", "http://127.0.0.1:1"), "--infer reads JSON"),
+        (("--value-format", "raw", "--infer"), "--value-format raw has no fields"),
         (
             ("--schema-from", "registry", "--registry", "http://127.0.0.1:1"),
             "the registry at http://127.0.0.1:1 does not answer",

@@ -1,7 +1,8 @@
 """The JVM's class data sharing archive: Spark's classes, parsed and verified once for all starts.
 
 Most of the time in which Spark starts goes to its classes. The first session on a machine writes
-them to an archive when its JVM exits; the JVMs of later sessions map that file into memory.
+them to an archive when its JVM exits; the JVMs of later sessions map that file into memory. If the
+JVM is too slow to write it, as on a busy machine, no session tries again for a day.
 """
 
 import os
@@ -14,27 +15,40 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from barnabas.base.clock import Clock, SystemClock
+
 # A JVM that does not know the options ignores them. One whose version or class path differs from
 # the archive's loads classes itself; -Xlog:disable keeps it from printing that to stdout.
 WRITES_ARCHIVE: Final = "-XX:ArchiveClassesAtExit"
+_RETRIED_AFTER_S: Final = 24 * 3_600
 _ALWAYS: Final = "-XX:+IgnoreUnrecognizedVMOptions -Xshare:auto -Xlog:disable"
 
 
 @contextmanager
-def class_archive() -> Iterator[str]:
+def class_archive(clock: Clock | None = None) -> Iterator[str]:
     """Yield the options of a JVM that ends in the block; keep the archive that it wrote, if any."""
     archive = archive_path()
+    now_s = (clock or SystemClock()).now_ms() / 1000
     if archive is None:
         yield ""
     elif archive.exists():
         yield f"{_ALWAYS} -XX:SharedArchiveFile={archive}"
+    elif now_s - _written_at_s(archive.with_suffix(".failed")) < _RETRIED_AFTER_S:
+        yield ""
     else:
-        archive.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=archive.parent, prefix="building-") as directory:
             written = Path(directory) / archive.name
             yield f"{_ALWAYS} {WRITES_ARCHIVE}={written}"
-            with suppress(FileNotFoundError):
+            try:
                 os.replace(written, archive)
+            except FileNotFoundError:
+                archive.with_suffix(".failed").touch()
+
+
+def _written_at_s(file: Path) -> float:
+    with suppress(FileNotFoundError):
+        return file.stat().st_mtime
+    return 0.0
 
 
 def archive_path() -> Path | None:

@@ -36,7 +36,7 @@ _TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _CONNECT: Final = "SPARK_CONNECT_MODE_ENABLED"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _ENDED_WITHIN_S: Final = 60.0
-_ARCHIVED_WITHIN_S: Final = 300.0  # seconds, but on a busy machine minutes
+_ARCHIVED_WITHIN_S: Final = 60.0  # some seconds, but on a busy machine minutes
 
 _SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.showConsoleProgress": "false",

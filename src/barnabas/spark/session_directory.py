@@ -17,7 +17,8 @@ from barnabas.base.clock import Clock, SystemClock
 
 LOG: Final = "spark.log"
 _PREFIX: Final = "barnabas-spark-"
-_LOG_KEPT_MS: Final = 7 * 24 * 3_600_000
+_LOG_KEPT_S: Final = 7 * 24 * 3_600
+_NEW_S: Final = 60  # it may not be locked yet
 
 
 @contextmanager
@@ -28,6 +29,7 @@ def session_directory() -> Iterator[Path]:
     lock = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        (directory / LOG).touch()
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -35,33 +37,31 @@ def session_directory() -> Iterator[Path]:
 
 
 def keep_log(directory: Path) -> Path | None:
-    """Move the log out of a session's directory; return its new path, None if there is no log."""
-    kept = directory.with_suffix(".log")
-    with suppress(FileNotFoundError):
-        os.replace(directory / LOG, kept)
-        return kept
-    return None
+    """Move the log out of a session's directory; return its new path, None if it is empty."""
+    log, kept = directory / LOG, directory.with_suffix(".log")
+    if not log.stat().st_size:
+        return None
+    os.replace(log, kept)
+    return kept
 
 
 def remove_abandoned(place: Path, clock: Clock | None = None) -> None:
     """Remove the directories of processes that were killed, and logs of more than a week ago."""
-    before_s = ((clock or SystemClock()).now_ms() - _LOG_KEPT_MS) / 1000
+    now_s = (clock or SystemClock()).now_ms() / 1000
     for path in place.glob(f"{_PREFIX}*"):
         # Those of other users, and those that another process removes meanwhile.
         with suppress(OSError):
             found = path.lstat()
             if found.st_uid != os.getuid():
                 continue
-            if path.suffix == ".log" and found.st_mtime < before_s:
+            age_s = now_s - found.st_mtime
+            if path.suffix == ".log" and age_s > _LOG_KEPT_S:
                 path.unlink()
-            elif path.is_dir():
+            elif path.is_dir() and (age_s > _NEW_S or (path / LOG).exists()):
                 _remove_unlocked(path)
 
 
 def _remove_unlocked(directory: Path) -> None:
-    # An empty one may be new, and not locked yet.
-    if not any(directory.iterdir()):
-        return
     lock = os.open(directory, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

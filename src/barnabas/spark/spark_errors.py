@@ -3,11 +3,14 @@
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from barnabas.cli.exit_codes import CommandFailed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _CLASS: Final = re.compile(r"^(?:[\w.$]+(?:Exception|Error): )*(?:\[[A-Z_0-9.]+\] )?")
 _QUERY: Final = re.compile(r"^Query .*?\[id = .*?\] terminated with exception: ")
@@ -58,6 +61,14 @@ def spark_failures(doing: str = "") -> Iterator[None]:
     except spark_errors() as error:
         before = f"{doing}: " if doing else ""
         raise SparkCommandFailed(f"{before}{explain(error)}") from None
+
+
+def answers(spark: "SparkSession") -> bool:
+    """Whether the driver, or the Connect server, still answers."""
+    with suppress(*spark_errors(), OSError):
+        spark.conf.get("spark.sql.session.timeZone")
+        return True
+    return False
 
 
 def unless_late(work: Callable[[], Result]) -> Result:

@@ -18,7 +18,8 @@ from barnabas.spark.pipeline_options import (
     spark_place,
 )
 from barnabas.spark.session import EMBEDDED, spark_session
-from barnabas.spark.spark_errors import unless_late
+from barnabas.spark.spark_errors import answers, unless_late
+from barnabas.spark.table.table_retries import Retries
 from barnabas.spark.table_log.table_state import TableDefinition
 from barnabas.spark.terminal import PipelineProgress, Rate, ShowProgress, show_progress
 
@@ -93,7 +94,7 @@ def table(
     ] = 2_000_000,
     target_file_size: Annotated[
         int,
-        typer.Option("--target-file-size", min=1, metavar="MIB", help="Size of merged files."),
+        typer.Option("--target-file-size", min=1, metavar="MIB", help="Size of data files."),
     ] = 128,
     keep_snapshots: Annotated[
         float,
@@ -142,10 +143,12 @@ def table(
         infer,
         dead_letters,
     )
-    wanted = TableSpec(definition, source_options(bootstrap, properties), step, allow_gaps)
+    target_bytes = target_file_size * _MIB
+    options = source_options(bootstrap, properties)
+    wanted = TableSpec(definition, options, step, allow_gaps, target_bytes)
     with directory.locked(), directory.failures():
         writer = TableWriter(ClusterClients(bootstrap, properties), directory, log, wanted)
-        upkeep = Upkeep(directory, log, target_file_size * _MIB, keep_snapshots)
+        upkeep = Upkeep(directory, log, target_bytes, keep_snapshots)
         run = _TableRun(writer, upkeep, log, directory)
         # Errors, and that there is nothing new, are reported before Spark starts.
         _, new = writer.uncovered()
@@ -182,11 +185,16 @@ def _value_options(
         raise Misused("--schema-from registry needs --registry URL")
     if values is not None and values not in _VALUES:
         raise Misused(f"--value-format {values}: must be one of {', '.join(_VALUES)}")
-    if values == "raw" or (schema is None and schema_from is None and not infer):
+    has_fields = schema is not None or schema_from is not None or infer
+    if values == "raw" and has_fields:
+        raise Misused("--value-format raw has no fields; leave out the schema, or the format")
+    if not has_fields:
         if values not in (None, "raw"):
             raise Misused(f"--value-format {values} needs --schema, --schema-from or --infer")
+        if registry is not None:
+            raise Misused("--registry needs --schema-from registry, or --schema DDL")
         return {}
-    if infer and values not in (None, "json"):
+    if infer and (registry is not None or values not in (None, "json")):
         raise Misused("--infer reads JSON; use --schema-from registry for other formats")
     given = {"value.format": values or ("avro" if schema_from else "json")}
     if schema is not None:
@@ -218,10 +226,12 @@ class _TableRun:
         """Write all new records; with `every_s` check again at that interval until Ctrl-C."""
         with show_progress("writing") as show:
             self._catch_up(spark, show)
+            retries = Retries(lambda: answers(spark))
             while every_s is not None:
                 Event().wait(every_s)
-                if self._lag() > max_lag:
-                    self._catch_up(spark, show)
+                with retries:
+                    if self._lag() > max_lag:
+                        self._catch_up(spark, show)
 
     def _lag(self) -> int:
         return sum(each.size for each in self._writer.uncovered()[1])
@@ -231,8 +241,9 @@ class _TableRun:
             self.records += step.records
             self._dead += step.dead
             show(PipelineProgress(self.records, step.left))
+            self._writer.is_unfinished = True
             snapshot, merged = unless_late(lambda: self._upkeep.run(spark, self._writer.snapshot))
-            self._writer.snapshot = snapshot
+            self._writer.snapshot, self._writer.is_unfinished = snapshot, False
             self._merged += merged
 
     def summarize(self, json: bool) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RECORDS_IN_A_FILE: Final = 1_000_000
+TARGET_BYTES: Final = 128 * 1024 * 1024
+_TELLING_BYTES: Final = 1024 * 1024
 # Fewer are not worth a task and a file of their own.
 _RECORDS_IN_A_TASK: Final = 100_000
 
@@ -89,6 +91,16 @@ class FileWriter:
         paths = [self._directory.uri_of(file.path) for file in files]
         reader = spark.read.schema(schema).option("basePath", self._directory.uri)
         return reader.parquet(*paths).select(*map(quoted, schema.fieldNames()))
+
+
+def decide_file_records(files: Sequence[TableFile], target_bytes: int) -> int:
+    """The most rows of a new file, so that it has about the target's size if rows stay alike."""
+    # In smaller files much else counts: a footer may be larger than a row.
+    told = [file for file in files if file.bytes >= _TELLING_BYTES]
+    size, rows = sum(file.bytes for file in told), total_rows(told)
+    if not rows:
+        return RECORDS_IN_A_FILE
+    return max(1, min(RECORDS_IN_A_FILE, rows * target_bytes // size))
 
 
 def tasks_for(records: int) -> int:

@@ -26,7 +26,14 @@ from barnabas.spark.kill_points import reached
 from barnabas.spark.source.truncation_check import ReadUpTo, check_not_truncated
 from barnabas.spark.spark_errors import spark_failures
 from barnabas.spark.table.table_dead_letters import DeadLetters
-from barnabas.spark.table.table_files import RECORDS_IN_A_FILE, FileWriter, Written, tasks_for
+from barnabas.spark.table.table_files import (
+    RECORDS_IN_A_FILE,
+    TARGET_BYTES,
+    FileWriter,
+    Written,
+    decide_file_records,
+    tasks_for,
+)
 from barnabas.spark.table.table_rows import read_records, table_rows
 from barnabas.spark.table.table_schema import merged_schema
 from barnabas.spark.table.table_upsert import upserting
@@ -40,12 +47,13 @@ if TYPE_CHECKING:
 
 
 class TableSpec(NamedTuple):
-    """The table that the user wants, and the size of a step."""
+    """The table that the user wants, and the sizes of its steps and files."""
 
     definition: TableDefinition
     options: Mapping[str, str]  # of the data source
     step_records: int = 2 * RECORDS_IN_A_FILE
     allow_gaps: bool = False
+    target_bytes: int = TARGET_BYTES
 
 
 class TableStep(NamedTuple):
@@ -57,7 +65,10 @@ class TableStep(NamedTuple):
 
 
 class TableWriter:
-    """Brings a table up to date; `snapshot` is the newest one, None before the first commit."""
+    """Brings a table up to date; `snapshot` is the newest one, None before the first commit.
+
+    If `is_unfinished`, a step or its upkeep has failed: the next step first deletes its files.
+    """
 
     def __init__(
         self, cluster: ClusterClients, directory: TableDirectory, log: TableLog, wanted: TableSpec
@@ -67,14 +78,21 @@ class TableWriter:
         self._log = log
         self._wanted = wanted
         self._topic = wanted.definition.topic
-        self.snapshot = log.load()
-        if self.snapshot is None:
-            directory.check_unused()
-        self._check_definition()
         self._files = FileWriter(directory, log, wanted.definition.partition_by)
         self._dead_letters = DeadLetters(cluster, wanted.options, wanted.definition)
-        live = None if log.has_snapshots else {file.path for file in log.files()}
-        directory.remove_uncommitted(self.state.sequence, live)
+        self.snapshot: TableSnapshot | None = None
+        self.is_unfinished = False
+        self._recover()
+
+    def _recover(self) -> None:
+        """Load the newest snapshot, and delete the files of a step that was not committed."""
+        self.snapshot = self._log.load()
+        if self.snapshot is None:
+            self._directory.check_unused()
+        self._check_definition()
+        live = None if self._log.has_snapshots else {file.path for file in self._log.files()}
+        self._directory.remove_uncommitted(self.state.sequence, live)
+        self.is_unfinished = False
 
     @property
     def state(self) -> TableState:
@@ -118,14 +136,18 @@ class TableWriter:
     def step(self, spark: "SparkSession") -> TableStep | None:
         """Write and commit the next range; return None if the table is up to date.
 
-        Raises  CommandFailed; the table is unchanged then
+        Raises  CommandFailed; the table is unchanged then, and the step can run again
         """
+        if self.is_unfinished:
+            self._recover()
         topic, ranges = self.uncovered()
         if not ranges:
             return None
         chosen = cut(ranges, self._wanted.step_records)
+        self.is_unfinished = True
         with spark_failures(f"writing the table of {self._topic}"):
             records, dead = self._write(spark, topic, chosen)
+        self.is_unfinished = False
         left = sum(each.size for each in ranges) - sum(each.size for each in chosen)
         return TableStep(records, dead, left)
 
@@ -144,7 +166,11 @@ class TableWriter:
                 rows, removed = stack.enter_context(changed)
                 size += total_rows(removed)
             written = self._files.write(
-                rows, self.state.sequence + 1, tasks_for(size), in_order=not definition.upsert
+                rows,
+                self.state.sequence + 1,
+                tasks_for(size),
+                in_order=not definition.upsert,
+                most_records=decide_file_records(self._log.files(), self._wanted.target_bytes),
             )
         dead = self._bad(seen, records)
         dead_ends = self.state.dead_letter_ends
