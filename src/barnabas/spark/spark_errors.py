@@ -64,7 +64,7 @@ def spark_failures(doing: str = "") -> Iterator[None]:
 
 
 def answers(spark: "SparkSession") -> bool:
-    """Whether the driver, or the Connect server, still answers."""
+    """Return true if the driver, or the Connect server, still answers."""
     with suppress(*spark_errors(), OSError):
         spark.conf.get("spark.sql.session.timeZone")
         return True
