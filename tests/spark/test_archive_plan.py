@@ -1,11 +1,15 @@
 """The decisions of an archive, without Spark: ranges to read, files to keep, files to merge."""
 
+from concurrent.futures import Future
 from pathlib import Path
 
+import confluent_kafka
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.exit_codes import CommandFailed, Misused
+from barnabas.spark.archive import archive_source
 from barnabas.spark.archive.archive_compaction import FILES_OF_A_TIER, decide_merges
 from barnabas.spark.archive.archive_files import ArchiveDirectory
 from barnabas.spark.archive.archive_manifest import (
@@ -143,3 +147,28 @@ def test_many_files_of_one_size_are_merged_day_by_day() -> None:
     fewer = tuple(file(f"t{n}", 5, "2026-01-02") for n in range(FILES_OF_A_TIER - 1))
     large = tuple(file(f"l{n}", 900_000) for n in range(2 * FILES_OF_A_TIER))
     assert decide_merges(Manifest(1, {}, (*small, *fewer, *large))) == [list(small)]
+
+
+def answered(error: int | None = None, answer: object = None) -> "Future[object]":
+    future: Future[object] = Future()
+    if error is None:
+        future.set_result(answer)
+    else:
+        future.set_exception(KafkaException(KafkaError(error)))
+    return future
+
+
+def test_offsets_are_asked_for_again_while_a_broker_does_not_know_a_new_topic() -> None:
+    answers = [answered(KafkaError.UNKNOWN_TOPIC_OR_PART), answered(answer="offset 7")]
+    asked: list[object] = []
+
+    class Client:
+        def list_offsets(self, wanted: object, **_: object) -> dict[object, "Future[object]"]:
+            asked.append(wanted)
+            return {confluent_kafka.TopicPartition("t", 0): answers[len(asked) - 1]}
+
+    assert archive_source._offsets(Client(), "t", [0], "latest") == ["offset 7"]
+    assert len(asked) == 2
+    answers += [answered(KafkaError.TOPIC_AUTHORIZATION_FAILED)]
+    with pytest.raises(CommandFailed, match=r"^t \[0\]: .*AUTHORIZATION_FAILED"):
+        archive_source._offsets(Client(), "t", [0], "latest")

@@ -1,6 +1,8 @@
 """The ranges of offsets to archive next, checked against what is archived already."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from threading import Event
 from typing import Any, Final, NamedTuple
 
 from barnabas.base.ids import TopicPartition
@@ -9,6 +11,13 @@ from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive.archive_manifest import ArchivedTopic, Manifest
 
 _URL_SAFE: Final = str.maketrans("+/", "-_")
+# A broker may not know yet a topic that another one just created, or its new leader.
+_TRANSIENT: Final = (
+    "UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION",
+)  # fmt: skip
+_ATTEMPTS: Final = 25
+_PAUSE_S: Final = 0.2
+_ANSWERED_WITHIN_S: Final = 60.0
 
 
 class Bounds(NamedTuple):
@@ -45,7 +54,7 @@ def snapshot_topics(cluster: ClusterClients, names: Iterable[str]) -> dict[str, 
 
     client, metadata = cluster.admin()
     numbers = {name: sorted(find_topic(metadata, name).partitions) for name in names}
-    described = client.describe_topics(TopicCollection(list(numbers)))
+    described = _settled(lambda: client.describe_topics(TopicCollection(list(numbers))))
     found = {}
     for name, partitions in numbers.items():
         starts = _offsets(client, name, partitions, admin.OffsetSpec.earliest())
@@ -65,7 +74,38 @@ def _offsets(client: Any, topic: str, partitions: Iterable[int], at: object) -> 
 
     wanted = {TopicPartition(topic, number): at for number in partitions}
     # Up to the last stable offset: records of open transactions are archived later.
-    return await_all(client.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED))
+    level = IsolationLevel.READ_COMMITTED
+    found = _settled(lambda: client.list_offsets(wanted, isolation_level=level))
+    return await_all({f"{topic} [{each.partition}]": future for each, future in found.items()})
+
+
+def _settled(ask: Callable[[], Mapping[Any, Any]]) -> Mapping[Any, Any]:
+    """The futures of a request, which is sent again while its answers are transient errors."""
+    for _ in range(_ATTEMPTS):
+        found = ask()
+        if not any(map(_is_transient, found.values())):
+            break
+        Event().wait(_PAUSE_S)
+    return found
+
+
+def _is_transient(future: Any) -> bool:
+    from confluent_kafka import KafkaException
+
+    try:
+        error = future.exception(_ANSWERED_WITHIN_S)
+    except TimeoutError:
+        return False  # whoever waits for the result reports it
+    return isinstance(error, KafkaException) and error.args[0].name() in _TRANSIENT
+
+
+def snapshot_created(cluster: ClusterClients, name: str) -> TopicSnapshot:
+    """The snapshot of a topic that was just created, once the broker that is asked knows it."""
+    for _ in range(_ATTEMPTS):
+        with suppress(CommandFailed):
+            return snapshot_topics(cluster, [name])[name]
+        Event().wait(_PAUSE_S)
+    return snapshot_topics(cluster, [name])[name]
 
 
 def _epoch(result: Any) -> int:

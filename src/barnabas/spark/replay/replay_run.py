@@ -10,7 +10,12 @@ from barnabas.spark.archive.archive_checksum import checksum_column
 from barnabas.spark.archive.archive_files import ArchiveDirectory
 from barnabas.spark.archive.archive_manifest import ArchivedFile, Manifest
 from barnabas.spark.archive.archive_run import read_files, read_ranges
-from barnabas.spark.archive.archive_source import Bounds, PartitionRange, snapshot_topics
+from barnabas.spark.archive.archive_source import (
+    Bounds,
+    PartitionRange,
+    snapshot_created,
+    snapshot_topics,
+)
 from barnabas.spark.replay.replay_plan import (
     PartitionPlan,
     ReplayPlan,
@@ -59,6 +64,7 @@ def ensure_target(cluster: ClusterClients, manifest: Manifest, wanted: ReplaySpe
             config=config,
         )
         create_topics(client, [topic])
+        now = snapshot_created(cluster, wanted.target)
     else:
         resource = admin.ConfigResource(admin.RESOURCE_TOPIC, wanted.target)
         [configs] = await_all(client.describe_configs([resource]))
@@ -67,7 +73,7 @@ def ensure_target(cluster: ClusterClients, manifest: Manifest, wanted: ReplaySpe
                 f"topic {wanted.target} has message.timestamp.type=LogAppendTime, so records would"
                 " lose their timestamps; set it to CreateTime, or replay to another topic"
             )
-    now = snapshot_topics(cluster, [wanted.target])[wanted.target]
+        now = snapshot_topics(cluster, [wanted.target])[wanted.target]
     if now.topic_id == archived.topic_id:
         raise CommandFailed(
             f"topic {wanted.target} is the archived topic itself and has these records;"

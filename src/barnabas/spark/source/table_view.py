@@ -28,7 +28,7 @@ from barnabas.spark.spark_cluster import SparkCluster
 from barnabas.spark.table_log.table_directory import TableDirectory
 from barnabas.spark.table_log.table_file import Bounds, TableFile, plain
 from barnabas.spark.table_log.table_log import TableLog, TableSnapshot, find_log
-from barnabas.spark.user_errors import SparkFailure, WrongOption
+from barnabas.spark.user_errors import SparkFailure, WrongOption, without_traceback
 
 Offsets = dict[int, int]
 _COMMITTED: Final = {"kafka.isolation.level": "read_committed"}
@@ -218,6 +218,7 @@ def _bounds(file: TableFile, column: str, value: object) -> Bounds | None:
     return text, text
 
 
+@without_traceback
 def schema_of(path: str) -> Any:
     """Spark's schema of the table at `path`. Raises WrongOption."""
     from pyspark.sql.types import StructType

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Final
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.client import ClusterClients, admin, create_topics
 from barnabas.spark.archive.archive_run import read_ranges
-from barnabas.spark.archive.archive_source import Bounds, PartitionRange, snapshot_topics
+from barnabas.spark.archive.archive_source import (
+    Bounds,
+    PartitionRange,
+    snapshot_created,
+    snapshot_topics,
+)
 from barnabas.spark.dead_letters import HEADER, dead_letters
 from barnabas.spark.kill_points import reached
 from barnabas.spark.table.table_rows import bad_reason
@@ -63,6 +68,7 @@ class DeadLetters:
         client, metadata = self._cluster.admin()
         if self._topic not in metadata.topics:
             create_topics(client, [admin.NewTopic(self._topic, 1, -1)])
+            snapshot_created(self._cluster, self._topic)
 
     def _bounds(self) -> dict[int, int]:
         found = snapshot_topics(self._cluster, [self._topic])[self._topic]
