@@ -1,7 +1,9 @@
 """LeaderAndIsr as anybody may send it: what cannot be is refused, and leaves no trace on disk."""
 
+import asyncio
 import re
 import uuid
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from barnabas.base.errors import DiskFault, ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.purgatory.delayed_operation import DelayedOperation
+from barnabas.server.cluster.partition_roles import AT_ONCE, CREATION
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.control.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -106,6 +109,21 @@ def test_no_directory_is_created_for_a_partition_without_a_replica_here(
         assert folders(tmp_path) == []
 
     with_broker(tmp_path, scenario)
+
+
+def test_others_get_their_turn_between_logs_that_are_created(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        client = await insight.connect()
+        answer = asyncio.ensure_future(client.ask(told("orders", count=10 * AT_ONCE)))
+        logs, created = insight.running.broker.logs, [0]
+        while not answer.done():
+            await asyncio.sleep(0)
+            created.append(len(list(logs)))
+        steps = [after - before for before, after in pairwise(created)]
+        assert sum(steps) == 10 * AT_ONCE
+        assert max(steps) <= AT_ONCE // CREATION
+
+    with_broker(tmp_path, scenario, controlled_shutdown_enable="false")
 
 
 def test_a_past_controller_is_refused_whole(tmp_path: Path) -> None:
