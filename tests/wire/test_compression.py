@@ -141,6 +141,19 @@ def test_what_a_producer_compresses_is_decompressed_up_to_the_limit(
         assert decompress_produced(codec, compressed, limit) == data * times
 
 
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_records_that_are_larger_than_the_memory_kept_for_them_are_decompressed(
+    codec: Codec,
+) -> None:
+    data = TEXT * 50
+    assert len(data) > 9_000_000
+    compressed = memoryview(compress(codec, data))
+    assert decompress(codec, compressed) == data
+    assert decompress_produced(codec, compressed, 10_000_000) == data
+    with pytest.raises(RecordsTooLarge):
+        decompress_produced(codec, compressed, 9_000_000)
+
+
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
 def test_a_second_member_that_librdkafka_would_not_read_is_refused(codec: Codec) -> None:
     twice = compress(codec, b"one") + compress(codec, b"two")

@@ -25,6 +25,9 @@ MAX_DECOMPRESSED_SIZE: Final = 104_857_600
 SMALL_BATCH: Final = 64 * 1024
 SMALL_RECORDS: Final = 256 * 1024
 
+# Fresh memory costs many times more than to decompress into it: a page fault for every 4 KiB.
+_WINDOW: Final = 4 * 1024 * 1024
+
 _GZIP_WINDOW: Final = 31  # the format of gzip, and no other that zlib knows
 _LZ4_MAGIC: Final = 0x184D2204
 _LZ4_HEADER = Struct("<IB")  # magic and flags
@@ -38,6 +41,8 @@ _BLOCK_LENGTH = Struct(">i")
 
 _LZ4_DEFAULT_LEVEL: Final = 9
 _LZ4_FAST: Final = 0
+
+DecompressInto = Callable[[bytes | memoryview, memoryview], int]
 
 
 class RecordsTooLarge(BrokerError):
@@ -123,7 +128,7 @@ def decompress(
 ) -> bytes:
     """The bytes of `data` before `codec` was applied, at most `max_size` bytes.
 
-    Memory beyond the result is reserved but never touched, however much `data` claims to hold.
+    Memory beyond the result is reserved at most, however much `data` claims to hold.
 
     Raises  BrokerError(unsupported_compression_type) if no codec has that number,
             BrokerError(corrupt_message) if `data` is broken or expands beyond `max_size`
@@ -135,9 +140,8 @@ def decompress(
         raise BrokerError(
             ErrorCode.unsupported_compression_type, f"there is no compression codec {codec}"
         )
-    output = mmap(-1, max_size)
     try:
-        return output[: decompress_into(data, output)]
+        return bytes(_decompressed(decompress_into, data, max_size))
     except (DecompressionError, StructError) as error:
         raise BrokerError(
             ErrorCode.corrupt_message,
@@ -146,7 +150,7 @@ def decompress(
         ) from None
 
 
-def _decompress_snappy_into(data: bytes | memoryview, output: mmap) -> int:
+def _decompress_snappy_into(data: bytes | memoryview, output: memoryview) -> int:
     if data[:8] != _SNAPPY_MAGIC:
         return snappy.decompress_raw_into(data, output)
     source, target = memoryview(data), memoryview(output)
@@ -162,7 +166,7 @@ def _decompress_snappy_into(data: bytes | memoryview, output: mmap) -> int:
     return written
 
 
-_DECOMPRESS_INTO: Final[Mapping[int, Callable[[bytes | memoryview, mmap], int]]] = {
+_DECOMPRESS_INTO: Final[Mapping[int, DecompressInto]] = {
     Codec.GZIP: gzip.decompress_into,
     Codec.SNAPPY: _decompress_snappy_into,
     Codec.LZ4: lz4.decompress_into,
@@ -177,8 +181,8 @@ def decompress_produced(codec: int, data: memoryview, max_size: int) -> memoryvi
     """The records that a producer compressed, if every client can decompress them.
 
     Stricter than `decompress`: librdkafka reads one member of gzip and one frame of lz4, and the
-    Java client no lz4 block that depends on another. The result of up to SMALL_RECORDS lasts until
-    this thread's next call.
+    Java client no lz4 block that depends on another. The result lasts until this thread's next
+    call.
 
     Raises  RecordsTooLarge, BrokerError as `decompress` does
     """
@@ -189,24 +193,41 @@ def decompress_produced(codec: int, data: memoryview, max_size: int) -> memoryvi
         raise BrokerError(
             ErrorCode.unsupported_compression_type, f"there is no compression codec {codec}"
         )
-    output = _window.memory if max_size <= SMALL_RECORDS else mmap(-1, max_size)
     try:
         if codec == Codec.LZ4:
             _check_lz4_frame(data)
         elif codec == Codec.SNAPPY:
             _check_snappy_version(data)
-        return memoryview(output)[: decompress_into(data, output)]
+        return _decompressed(decompress_into, data, max_size)
     except (DecompressionError, StructError) as error:
-        if any(words in str(error) for words in _TOO_SMALL):
+        if _is_too_small(error):
             raise RecordsTooLarge(max_size) from None
         raise _undecompressed(codec, error) from None
 
 
+def _decompressed(
+    decompress_into: DecompressInto, data: bytes | memoryview, max_size: int
+) -> memoryview:
+    """The result, which lasts until this thread's next call if it fits the window."""
+    output = _window.memory[:max_size]
+    try:
+        return output[: decompress_into(data, output)]
+    except DecompressionError as error:
+        if max_size <= _WINDOW or not _is_too_small(error):
+            raise
+    output = memoryview(mmap(-1, max_size))
+    return output[: decompress_into(data, output)]
+
+
+def _is_too_small(error: Exception) -> bool:
+    return any(words in str(error) for words in _TOO_SMALL)
+
+
 class _Window(threading.local):
-    """Memory of each thread for the records that it looks at."""
+    """Memory of each thread for the records that it looks at; what is never used takes none."""
 
     def __init__(self) -> None:
-        self.memory = mmap(-1, SMALL_RECORDS)
+        self.memory = memoryview(mmap(-1, _WINDOW))
 
 
 _window: Final = _Window()
