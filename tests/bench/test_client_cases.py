@@ -143,7 +143,7 @@ def test_a_cluster_without_kip_848_groups_is_measured_with_a_classic_group(
 
     def run(_: Driver, spec: dict[str, Any]) -> dict[str, Any]:
         specs.append(spec)
-        return {"messages": 10, "seconds": 1.0}
+        return {"messages": 10, "seconds": 1.0, "cpu_s": 0.1}
 
     monkeypatch.setattr(client_cases, "run", run)
     monkeypatch.setattr(client_cases, "has_consumer_groups", lambda bootstrap: bootstrap == "new")

@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -108,7 +110,7 @@ def test_a_program_that_breaks_the_contract_is_a_failure(code: str, said: str) -
 
 
 def test_the_last_line_is_the_answer() -> None:
-    assert run(program("print('words'); print('{\"a\": 1}'); print()"), {}) == {"a": 1}
+    assert run(program("print('words'); print('{\"a\": 1}'); print()"), {})["a"] == 1
 
 
 def test_a_driver_that_does_not_end_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,3 +123,23 @@ def test_a_client_program_that_spins_is_reported(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(client_driver, "ENDS_WITHIN_S", 2.0)
     with pytest.raises(ClientFailed, match=r"did not end within 2 s, with [12] s of CPU time"):
         run(program("while True: pass"), {})
+
+
+def test_a_client_that_may_spin_is_measured_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(client_driver, "SPINS_AFTER_S", 2.0)
+    once = f"""
+import os
+try:
+    os.mkdir({str(tmp_path / "second")!r})
+except FileExistsError:
+    print('{{"a": 1}}')
+else:
+    while True: pass
+"""
+    driver = replace(program(once), may_spin=True)
+    found = run(driver, {})
+    assert found["a"] == 1
+    assert found["cpu_s"] < 1.0
+    assert len(driver.spun) == 1

@@ -15,7 +15,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from barnabas.bench.clusters.bench_topics import delete_topic, log_end_offset
-from barnabas.bench.compare.client_driver import Driver, cpu_seconds, run
+from barnabas.bench.compare.client_driver import Driver, run
 from barnabas.bench.compare.client_members import Readers
 from barnabas.bench.compare.compare_cases import Case, CaseMetric, Effort, Turns
 from barnabas.bench.compare.compare_load import ClientLoad, new_topic, produce, topic
@@ -98,10 +98,8 @@ class Client:
 
         Raises RecordsMissing if some are not in the log.
         """
-        before_s = cpu_seconds()
         with topic(site, load.partitions) as name:
-            rate = self._produce(site, name, load, effort)
-            used_s = cpu_seconds() - before_s
+            rate, used_s = self._produce(site, name, load, effort)
         return rate, _per_gb(used_s, messages(load, effort, self.driver.name), load)
 
     def consumed(
@@ -109,7 +107,6 @@ class Client:
     ) -> tuple[float, float]:
         """MB/s from the first assignment on, and the client's CPU seconds for a GB."""
         name = self.data.topic(site, load, effort, use)
-        before_s = cpu_seconds()
         found = self._run(
             site,
             role="consume",
@@ -119,9 +116,8 @@ class Client:
             protocol=protocol,
             shared=False,
         )
-        used_s = cpu_seconds() - before_s
         rate = found["messages"] * load.record_bytes / 1e6 / found["seconds"]
-        return rate, _per_gb(used_s, found["messages"], load)
+        return rate, _per_gb(found["cpu_s"], found["messages"], load)
 
     def consumed_in_new_protocol(self, site: Site, effort: Effort) -> tuple[float, float]:
         """The same in a KIP-848 group, or in a classic one if the cluster has none."""
@@ -139,7 +135,7 @@ class Client:
         wanted = messages(BASE, effort, self.driver.name)
         with topic(site, BASE.partitions) as name:
             out, into = self._shared(
-                site, name, wanted, 1, lambda: self._produce(site, name, BASE, effort)
+                site, name, wanted, 1, lambda: self._produce(site, name, BASE, effort)[0]
             )
         return into, out
 
@@ -163,7 +159,10 @@ class Client:
             )
         return [found[f"{each}_ms"] for each in self.driver.latencies]
 
-    def _produce(self, site: Site, name: str, load: ClientLoad, effort: Effort) -> float:
+    def _produce(
+        self, site: Site, name: str, load: ClientLoad, effort: Effort
+    ) -> tuple[float, float]:
+        """MB/s and the client's CPU seconds. Raises RecordsMissing."""
         wanted = messages(load, effort, self.driver.name)
         found = self._run(
             site,
@@ -175,7 +174,7 @@ class Client:
         )
         if (end := log_end_offset(site.bootstrap, name, load.partitions)) != wanted:
             raise RecordsMissing(f"{wanted} messages were sent, {end} are in the log")
-        return wanted * load.record_bytes / 1e6 / float(found["seconds"])
+        return wanted * load.record_bytes / 1e6 / float(found["seconds"]), found["cpu_s"]
 
     def _shared(
         self,

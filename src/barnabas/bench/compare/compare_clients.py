@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from barnabas.bench.compare.client_cases import Data, client_cases, prepare
-from barnabas.bench.compare.client_driver import Driver
+from barnabas.bench.compare.client_driver import SPINS_AFTER_S, Driver
 from barnabas.bench.compare.client_registry import find, named
 from barnabas.bench.compare.client_show import show, write
 from barnabas.bench.compare.compare_cases import FULL_BYTES, Case, Effort, warm_up
@@ -77,6 +77,13 @@ class ClientRun:
 
     def show(self, console: "Console", found: "Comparison") -> None:
         show(console, found)
+        for what, which in self._measured_again().items():
+            console.print(f"{what}: {which}", highlight=False)
 
     def write(self, found: "Comparison", facts: "Facts", folder: Path) -> list[Path]:
-        return write(found, facts, folder)
+        return write(found, {**facts, **self._measured_again()}, folder)
+
+    def _measured_again(self) -> dict[str, str]:
+        spun = [f"{each.name} {len(each.spun)} times" for each in self._drivers if each.spun]
+        what = f"measured again, as the client spun for {SPINS_AFTER_S:.0f} s"
+        return {what: ", ".join(spun)} if spun else {}

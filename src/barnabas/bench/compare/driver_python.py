@@ -1,6 +1,7 @@
 """The clients that are Python packages: librdkafka by confluent-kafka, kafka-python, aiokafka."""
 
 import sys
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
@@ -19,7 +20,8 @@ def librdkafka() -> Driver | Unavailable:
 
 
 def kafka_python() -> Driver | Unavailable:
-    return _package("kafka-python", "kafka-python", "drive_kafka_python", {"classic"})
+    found = _package("kafka-python", "kafka-python", "drive_kafka_python", {"classic"})
+    return found if isinstance(found, Unavailable) else replace(found, may_spin=True)
 
 
 def aiokafka() -> Driver | Unavailable:
