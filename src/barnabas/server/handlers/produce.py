@@ -11,6 +11,7 @@ before it. zstd needs 7; responses hold per-record errors and messages from 8; T
 is known from 11 on; from 12 on the broker adds partitions to transactions (KIP-890).
 """
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Sequence
@@ -395,16 +396,15 @@ class Produce:
         done: list[Done],
         guards: Guards,
     ) -> Pending:
-        """Serve the partitions that are not `done` yet, one after the other."""
+        """Serve the partitions that are not `done` yet; their large batches wait for each other."""
         kept = _kept(request)
 
         async def produce() -> Answer | Refusal:
-            done.extend(
-                [
-                    await self._append.append_in_thread(version, kept.acks, batches, guards)
-                    for batches in kept.partitions[len(done) :]
-                ]
+            appends = (
+                self._append.append_in_thread(version, kept.acks, batches, guards)
+                for batches in kept.partitions[len(done) :]
             )
+            done.extend(await asyncio.gather(*appends))
             return await self._finish_later(version, correlation_id, kept, done)
 
         return self._work.answer(Pending(), f"api=PRODUCE peer={connection.peer}", produce())
