@@ -214,6 +214,22 @@ def test_no_docstring_opens_with_a_question_word() -> None:
     assert not found, found
 
 
+def test_a_docstring_says_true_if_only_where_a_bool_is_returned() -> None:
+    found = [
+        f"{name_of(path)}:{node.lineno} {node.name}"
+        for path in python_files("src")
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ClassDef | Function)
+        if (ast.get_docstring(node) or "").startswith("True if")
+        if isinstance(node, ast.ClassDef) or not _returns_a_bool(node)
+    ]
+    assert not found, found
+
+
+def _returns_a_bool(function: Function) -> bool:
+    return function.returns is not None and "bool" in ast.unparse(function.returns)
+
+
 def test_every_package_has_an_init_file() -> None:
     folders = {path.parent for path in python_files()}
     inside = sorted(f for f in folders if f not in (ROOT / "src", ROOT / "tests"))

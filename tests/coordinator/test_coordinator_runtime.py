@@ -76,13 +76,17 @@ async def test_a_shard_is_what_the_log_holds(tmp_path: Path) -> None:
     assert broker.shard.counts == {f"key-{n % 7}": n for n in range(193, 200)}
 
 
+@pytest.mark.parametrize("in_transactions", [False, True])
 @in_virtual_time
-async def test_others_get_their_turn_while_many_batches_of_one_record_are_loaded(
-    tmp_path: Path,
+async def test_others_get_their_turn_while_many_small_batches_are_loaded(
+    tmp_path: Path, in_transactions: bool
 ) -> None:
+    """Of one record each; or of one marker each, behind the records of all transactions."""
     broker = Broker(tmp_path, TopicConfig())
     for n in range(3 * AT_ONCE):
-        written(broker.log, record(f"key-{n}", n))
+        written(broker.log, record(f"key-{n}", n), producer_id=n if in_transactions else -1)
+    for n in range(3 * AT_ONCE if in_transactions else 0):
+        ended(broker.log, n, ControlType.COMMIT)
     topic = replace(TOPIC, load_buffer_size=lambda: 1 << 20)
     loading = asyncio.ensure_future(
         load(broker.log, broker.shard, topic, lambda: True, InlineOffload())

@@ -108,6 +108,13 @@ class Follower:
     def lose_session(self, _: TopicPartition) -> None:
         self.leader._sessions.clear()
 
+    def refuse_sessions(self, _: TopicPartition) -> None:
+        self.leader._sessions.clear()
+        self.leader._slots = 0
+
+    def grant_sessions(self, _: TopicPartition) -> None:
+        self.leader._slots = 10
+
     def _answered(self, partition: TopicPartition) -> Following | None:
         follower = self.followed.get(partition)
         if follower is None or follower.topic_id is None:
@@ -135,13 +142,14 @@ class Follower:
         return self.throttle.is_exceeded and is_throttled and follower.lag != 0
 
     def changes(self) -> Changes:
-        is_full = self.session.is_full
-        return self.followings.next_changes(self.now, SETTINGS, is_full=is_full)
+        return self.followings.next_changes(self.now, SETTINGS, self.session)
 
     def fetch(self) -> None:
         """Ask until the leader answers, and look at what it understood."""
-        error, has_more = ErrorCode.invalid_request, True
+        error, has_more, requests = ErrorCode.invalid_request, True, 0
         while error is not ErrorCode.none or has_more:
+            requests += 1
+            assert requests <= 5, "the follower asks on and on"
             had = set() if self.session.is_full else set(self.in_session())
             changes, wanted = self.changes(), self.wanted()
             assert changes.is_any_asked == bool(wanted)
@@ -157,7 +165,7 @@ class Follower:
                 continue
             error, has_more = self.leader.complete(context), changes.has_more
             self.session.on_answer(error, context.session_id)
-            found = self.in_session()
+            found = self.in_session() if self.session.session_id else _named(changes)
             assert found.items() <= wanted.items()
             assert len(found.keys() - had) == ADDED_AT_ONCE if has_more else found == wanted
 
@@ -174,6 +182,11 @@ class Follower:
         )
 
 
+def _named(changes: Changes) -> dict[Key, FetchPartition]:
+    """What a leader knows of a request without a session."""
+    return {(topic, each.partition): each for topic, each in changes.named}
+
+
 EVENTS: list[Callable[[Follower, TopicPartition], None]] = [
     Follower.follow,
     Follower.recreate,
@@ -186,6 +199,8 @@ EVENTS: list[Callable[[Follower, TopicPartition], None]] = [
     Follower.time_passes,
     Follower.lose_connection,
     Follower.lose_session,
+    Follower.refuse_sessions,
+    Follower.grant_sessions,
 ]
 HAPPENS = st.tuples(st.sampled_from(EVENTS), st.sampled_from(PARTITIONS))
 
@@ -276,7 +291,11 @@ def test_the_epoch_goes_round_without_the_one_that_begins_a_session() -> None:
 
 def test_a_leader_without_room_for_sessions_is_asked_for_everything_each_time() -> None:
     here = Follower()
-    here.follow(PARTITIONS[0])
+    here.leader = FetchSessions(0, 60_000, Random(1), StoppedTime())
+    for each in PARTITIONS:
+        here.follow(each)
+    here.fetch()
     for _ in range(3):
-        assert len(here.changes().named) == 1
+        changes = here.changes()
+        assert (len(changes.named), changes.has_more) == (len(PARTITIONS), False)
         assert here.session.on_answer(ErrorCode.none, 0)

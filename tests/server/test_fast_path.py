@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from barnabas.base.errors import ErrorCode
-from barnabas.server.cluster.config_admin import Alteration, Operation, Resource
+from barnabas.server.cluster.config_admin import Resource
+from barnabas.server.cluster.config_alterations import Alteration, Operation
 from barnabas.server.network.connection import Connection
 from barnabas.server.network.known_requests import LONGEST_SHORTCUT
 from barnabas.wire.records.batch import headers

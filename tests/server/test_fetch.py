@@ -176,10 +176,19 @@ def test_a_fetcher_whose_log_diverged_gets_the_diverging_epoch(tmp_path: Path) -
     with_broker(tmp_path, scenario)
 
 
-@pytest.mark.parametrize("epoch", [0, -1])
+@pytest.mark.parametrize(
+    ("version", "epoch", "code"),
+    [
+        (12, 0, ErrorCode.kafka_storage_error),
+        (12, -1, ErrorCode.kafka_storage_error),
+        (6, -1, ErrorCode.kafka_storage_error),
+        (5, -1, ErrorCode.not_leader_or_follower),
+    ],
+)
 def test_a_failed_disk_is_an_error_to_its_readers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epoch: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, epoch: int, code: ErrorCode
 ) -> None:
+    """Readers that do not know KAFKA_STORAGE_ERROR get one upon which they try again."""
     good, bad = tmp_path / "good", tmp_path / "bad"
 
     async def scenario(insight: Insight) -> None:
@@ -193,8 +202,8 @@ def test_a_failed_disk_is_an_error_to_its_readers(
 
         with monkeypatch.context() as broken:
             broken.setattr(FileSlice, "warm", fail)
-            partition = only(await client.ask(fetch(("orders", 0, 0), session_epoch=epoch)))
-            assert partition.error_code == ErrorCode.kafka_storage_error
+            failing = fetch(("orders", 0, 0), session_epoch=epoch, version=version)
+            assert only(await client.ask(failing)).error_code == code
         partition = only(await client.ask(fetch(("orders", 1, 0), session_epoch=epoch)))
         assert offsets(partition) == [0, 1, 2]
 

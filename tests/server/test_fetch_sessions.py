@@ -35,13 +35,18 @@ def make(slots: int = 10) -> tuple[FetchSessions, Clock]:
 
 
 def asked(
-    session_id: int, epoch: int, *wanted: tuple[TopicKey, int], forget: Any = (), offset: int = 0
+    session_id: int,
+    epoch: int,
+    *wanted: tuple[TopicKey, int],
+    forget: Any = (),
+    offset: int = 0,
+    replica_id: int = -1,
 ) -> FetchRequest:
     def split(topic: TopicKey) -> tuple[str | None, uuid.UUID | None]:
         return (topic, None) if isinstance(topic, str) else (None, topic)
 
     return FetchRequest(
-        replica_id=-1,
+        replica_id=replica_id,
         max_wait_ms=0,
         min_bytes=1,
         max_bytes=1000,
@@ -57,9 +62,14 @@ def asked(
     )
 
 
-def opened(sessions: FetchSessions, *wanted: tuple[TopicKey, int], by_id: bool = False) -> int:
+def opened(
+    sessions: FetchSessions,
+    *wanted: tuple[TopicKey, int],
+    by_id: bool = False,
+    replica_id: int = -1,
+) -> int:
     """A session by a full fetch that was answered; its id, or 0."""
-    context = sessions.begin(asked(0, 0, *wanted), by_id=by_id)
+    context = sessions.begin(asked(0, 0, *wanted, replica_id=replica_id), by_id=by_id)
     return answered(sessions, context)[1]
 
 
@@ -279,3 +289,17 @@ def test_a_larger_session_takes_the_place_of_a_smaller_one_that_is_not_new() -> 
     assert opened(sessions, ("c", 0), ("c", 1)) > 0
     assert refused(sessions, asked(small, 2)) == ErrorCode.fetch_session_id_not_found
     assert answered(sessions, sessions.begin(asked(large, 2), by_id=False))[1] == large
+
+
+def test_a_follower_takes_the_place_of_a_consumer_and_never_the_other_way_round() -> None:
+    sessions, clock = make(slots=1)
+    consumer = opened(sessions, ("a", 0), ("a", 1))
+    follower = opened(sessions, ("b", 0), replica_id=2)
+    assert follower > 0
+    assert refused(sessions, asked(consumer, 1)) == ErrorCode.fetch_session_id_not_found
+    assert opened(sessions, ("b", 0), ("b", 1), replica_id=3) == 0
+    clock.ms += STALE_MS + 1
+    context = sessions.begin(asked(follower, 1, replica_id=2), by_id=False)
+    assert answered(sessions, context)[1] == follower
+    assert opened(sessions, ("c", 0), ("c", 1), ("c", 2)) == 0
+    assert opened(sessions, ("b", 0), ("b", 1), replica_id=3) > 0

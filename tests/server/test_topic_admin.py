@@ -14,7 +14,8 @@ from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopic
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import BrokerId
 from barnabas.server.cluster.change_notifications import NOTIFICATIONS_KEPT
-from barnabas.server.cluster.config_admin import Alteration, Operation, Resource
+from barnabas.server.cluster.config_admin import Resource
+from barnabas.server.cluster.config_alterations import Alteration, Operation
 from barnabas.server.cluster.metadata_cache import NO_LEADER, BrokerImage
 from barnabas.server.cluster.topic_admin import Topics
 from barnabas.server.cluster.topic_creation import NewTopic

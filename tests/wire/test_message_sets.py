@@ -13,7 +13,7 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.wire.records.batch import read_header
 from barnabas.wire.records.compression import Codec, compress
 from barnabas.wire.records.lz4_header import xxh32_of_few
-from barnabas.wire.records.message_sets import batch_of, messages_of
+from barnabas.wire.records.message_sets import MAX_CONVERTED_SIZE, batch_of, messages_of
 from barnabas.wire.records.records import (
     ControlType,
     EndTransactionMarker,
@@ -124,6 +124,11 @@ def test_what_is_no_message_set_is_refused(broken: bytes) -> None:
 )
 def test_a_compressed_message_has_plain_messages_in_it(value: bytes | None) -> None:
     assert code(batch_of, message(1, None, value, codec=1)) is ErrorCode.invalid_record
+
+
+def test_more_than_may_become_objects_at_once_is_too_large() -> None:
+    many = GOLDEN * (MAX_CONVERTED_SIZE // len(GOLDEN) + 1)
+    assert code(batch_of, many) is ErrorCode.message_too_large
 
 
 def test_a_record_batch_stays_as_it_is() -> None:

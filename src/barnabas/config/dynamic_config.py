@@ -58,7 +58,10 @@ def check_dynamic(name: str, value: str, cluster_default: bool) -> None:
 
 
 def check_threads(before: Mapping[str, Value], after: Mapping[str, Value]) -> None:
-    """Check the changes of numbers of threads. Raises ConfigError with Kafka's message."""
+    """Check the changes of numbers of threads.
+
+    Raises  ConfigError with Kafka's message, which has other words for log.cleaner.threads there
+    """
     for name in _THREADS:
         old, new = before[name], after[name]
         if not isinstance(old, int) or not isinstance(new, int) or old == new:

@@ -14,7 +14,7 @@ from barnabas.log.log import Log
 from barnabas.wire.records.batch import BatchHeader, headers
 from barnabas.wire.records.records import ControlType, read_marker, read_records
 
-# The loop gets a turn after so many records.
+# The loop gets a turn after so many records, or batches without any.
 AT_ONCE: Final = 500
 
 
@@ -31,7 +31,7 @@ async def load(
 
     Raises  BrokerError, DiskFault
     """
-    offset, count, pause_at = log.log_start_offset, 0, AT_ONCE
+    offset, count, since_turn = log.log_start_offset, 0, 0
     while is_wanted() and offset < log.log_end_offset:
         size = topic.load_buffer_size()
         file_slice = log.locate(offset, size, log.log_end_offset, minimum_one=True)
@@ -42,11 +42,16 @@ async def load(
             raise BrokerError(ErrorCode.kafka_storage_error, f"{log.partition} ends at {offset}")
         for position, header in headers(data):
             batch = data[position : position + header.size]
-            count += await _replay(batch, header, shard, topic)
+            replayed = await _replay(batch, header, shard, topic)
+            count += replayed
             offset = Offset(header.next_offset)
-            if count >= pause_at:  # many batches of a record each, as transactions write them
-                pause_at = count + AT_ONCE
+            # Transactions write batches of one record, or of a marker.
+            since_turn += max(replayed, 1)
+            if since_turn >= AT_ONCE:
+                since_turn = 0
                 await asyncio.sleep(0)
+                if not is_wanted():
+                    return count
         await asyncio.sleep(0)
     return count
 

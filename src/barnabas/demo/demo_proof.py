@@ -127,7 +127,7 @@ def decide_claims(ledger: Ledger, logged: Logged, table: Counted, topic: Counted
 
 
 def decide_same_bytes(cluster: Path) -> Claim:
-    """True if all brokers, including the killed one, have equal files.
+    """The claim that all brokers, including the killed one, have equal files.
 
     `cluster` is the directory of the cluster, which may run but gets no more orders.
     """

@@ -49,16 +49,16 @@ class ShardGroup(Protocol):
         """True if it has no members; it may have offsets."""
 
     def check_commit(self, claim: CommitClaim) -> ErrorCode:
-        """True if the claim may commit offsets of the group."""
+        """The error if the claim may not commit offsets of the group, else `none`."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """True if that member, or a client that is no member, may fetch the offsets."""
+        """The error if that member, or a client that is no member, may not fetch the offsets."""
 
     def check_offset_delete(self) -> ErrorCode:
-        """True if offsets of topics without subscriber may be deleted."""
+        """The error if no offsets may be deleted, not even of topics without subscriber."""
 
     def check_delete(self) -> ErrorCode:
-        """True if the group may be deleted."""
+        """The error if the group may not be deleted."""
 
     def is_subscribed_to(self, topic: str) -> bool:
         """True if a member subscribes to the topic, so its offsets are kept."""

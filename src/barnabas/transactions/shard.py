@@ -56,7 +56,7 @@ class TransactionCoordinatorShard:
         self._settings = settings
         self._version = version
         self._metadata: dict[str, TransactionMetadata] = {}
-        # The ids with an open transaction: few of many, and all that timers and metrics look at.
+        # The ids with an open transaction: few of many. All but the expiry of ids looks at these.
         self._open: dict[str, None] = {}
         # The change of an id that waits for its commit; None if it expires.
         self._pending: dict[str, TransactionMetadata | None] = {}

@@ -233,7 +233,7 @@ class ClassicGroup:
         return error
 
     def check_commit(self, claim: CommitClaim) -> ErrorCode:
-        """True if the claim may commit offsets; transactions may in any state.
+        """The error if the claim may not commit offsets; transactions may in any state.
 
         Without generation (an admin, a consumer that assigns itself) the group must be empty.
         """

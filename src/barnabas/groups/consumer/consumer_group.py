@@ -106,7 +106,7 @@ class ConsumerGroup:
     # -- checks ----------------------------------------------------------------------------------
 
     def check_commit(self, claim: CommitClaim) -> ErrorCode:
-        """True if the claim may commit offsets; a transaction need not name a member."""
+        """The error if the claim may not commit offsets; a transaction need not name a member."""
         if claim.generation_id < 0 and not self.members:
             return ErrorCode.none
         if claim.is_transactional and claim.names_nobody:

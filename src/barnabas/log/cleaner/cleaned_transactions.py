@@ -26,8 +26,8 @@ class CleanedTransactions:
         self._kept: list[AbortedTransaction] = []
 
     def can_discard(self, header: BatchHeader, load: Callable[[], bytes]) -> bool:
-        """True if the records of this batch are of an aborted transaction; of a control batch,
-        whether no batch of its transaction is left. `load` gives its bytes if they are needed.
+        """True if the records of this batch are of an aborted transaction, or if it is a control
+        batch and no batch of its transaction is left. `load` gives its bytes if they are needed.
         """
         while self._coming and self._coming[0].first_offset <= header.last_offset:
             entry = self._coming.popleft()

@@ -91,7 +91,7 @@ class RecordFilter:
         return not header.has_delete_horizon or self._now_ms < header.base_timestamp
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """True if the batch holds its producer's last sequence, and not only its epoch."""
+        """True if it has its producer's last sequence; if none is left, a marker of its epoch."""
         if header.producer_id < 0 or header.producer_id not in self._last_records:
             return False
         last_offset, epoch = self._last_records[header.producer_id]

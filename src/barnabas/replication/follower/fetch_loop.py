@@ -133,7 +133,7 @@ class FetchLoop:
             await self._taking.cut_first()  # those that were added meanwhile
         now = asyncio.get_running_loop().time()
         self._woken.clear()
-        changes = self.followings.next_changes(now, settings, is_full=self._session.is_full)
+        changes = self.followings.next_changes(now, settings, self._session)
         wait_s = changes.wait_s
         if not changes.is_any_asked:
             await self._rest(settings.backoff_s if wait_s is None else wait_s)

@@ -16,7 +16,7 @@ from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.replication.follower.fetcher_ports import FetcherSettings
 from barnabas.replication.follower.follower_replica import FollowerReplica
-from barnabas.replication.follower.follower_session import Key, Topic
+from barnabas.replication.follower.follower_session import FetchSession, Key, Topic
 from barnabas.replication.replication_throttle import ReplicationThrottle
 from barnabas.wire.fetch.fetch_codec import FetchPartition
 
@@ -189,12 +189,15 @@ class Followings:
 
     # The next request
 
-    def next_changes(self, now: float, settings: FetcherSettings, *, is_full: bool) -> Changes:
-        """The partitions to fetch if `is_full`, as a new session begins; else those due.
+    def next_changes(self, now: float, settings: FetcherSettings, session: FetchSession) -> Changes:
+        """The partitions to fetch if a session begins; else those due.
 
-        Those beyond `added_at_once` that the session does not have yet are due the next time.
+        Those beyond `added_at_once` that the session does not have yet are due the next time. A
+        request is whole where the leader has no room for a session, which could grow.
         An exceeded throttle may concern any partition, so all are checked then.
         """
+        is_full = session.is_full
+        most = len(self._all) if session.is_refused else self._added_at_once
         wait_s = self._end_waits(now)
         is_exceeded = self._throttle.is_exceeded
         is_all = is_full or is_exceeded or self._is_held_back
@@ -213,7 +216,7 @@ class Followings:
             if is_full or wanted is not following.asked:
                 is_added = is_full or following.asked is None
                 added += is_added
-                if is_added and added > self._added_at_once:
+                if is_added and added > most:
                     self._postpone(following)
                     continue
                 self._ask(following, wanted)
@@ -224,8 +227,7 @@ class Followings:
         if self._asked:
             forgotten = [] if is_full else list(self._forgotten)
             self._forgotten.clear()
-        has_more = added > self._added_at_once
-        return Changes(named, forgotten, len(self._asked) > 0, wait_s, has_more)
+        return Changes(named, forgotten, len(self._asked) > 0, wait_s, has_more=added > most)
 
     def _postpone(self, following: Following) -> None:
         """Leave it to the next request; a new session does not have it yet."""

@@ -21,6 +21,8 @@ class FetchSession:
     def __init__(self) -> None:
         self.session_id = 0
         self.epoch = FULL
+        # The leader had no room for a session: each request has to name all partitions.
+        self.is_refused = False
 
     @property
     def is_full(self) -> bool:
@@ -34,7 +36,8 @@ class FetchSession:
             if error is ErrorCode.fetch_session_id_not_found:
                 self.session_id = 0
             return False
-        if session_id == 0:
+        self.is_refused = session_id == 0
+        if self.is_refused:
             self.session_id, self.epoch = 0, FULL
         elif session_id == self.session_id and self.epoch != FULL:
             self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1

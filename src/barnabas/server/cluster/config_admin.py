@@ -1,7 +1,6 @@
 """DescribeConfigs and AlterConfigs: the properties of topics and brokers, kept in the tree."""
 
 import asyncio
-import enum
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
@@ -9,10 +8,11 @@ from typing import Final, NamedTuple, Protocol
 from barnabas.base.errors import BrokerError, ConfigError, ErrorCode
 from barnabas.base.ids import BrokerId
 from barnabas.config.broker_config import broker_key
-from barnabas.config.config_key import ConfigEntry, ConfigKey, ConfigType
+from barnabas.config.config_key import ConfigEntry, ConfigKey
 from barnabas.config.topic_keys import TOPIC_KEYS
 from barnabas.server.cluster.broker_loggers import alter_loggers, describe_loggers
 from barnabas.server.cluster.change_notifications import notify
+from barnabas.server.cluster.config_alterations import Alteration, apply_alteration
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.dynamic_configs import DynamicConfigs
 from barnabas.server.cluster.metadata_cache import MetadataCache
@@ -36,19 +36,6 @@ class Resource(NamedTuple):
 
     type: int
     name: str
-
-
-class Operation(enum.IntEnum):
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
-class Alteration(NamedTuple):
-    name: str
-    operation: Operation
-    value: str | None
 
 
 class Named(Protocol):
@@ -152,7 +139,7 @@ class ConfigAdmin:
             with coordinating():
                 wanted = await self._configs.read(self._entity(resource))
             for alteration in alterations:
-                _apply(wanted, alteration, _key(resource, alteration.name))
+                apply_alteration(wanted, alteration, _key(resource, alteration.name))
             await self._replace(resource, wanted, validate_only)
 
     async def _replace(
@@ -272,31 +259,6 @@ class ConfigAdmin:
 
 def _key(resource: Resource, name: str) -> ConfigKey | None:
     return TOPIC_KEYS.get(name) if resource.type == TOPIC else broker_key(name)
-
-
-def _apply(wanted: dict[str, str], alteration: Alteration, key: ConfigKey | None) -> None:
-    """A list grows or shrinks from what is set on the resource itself, else from Kafka's default,
-    whatever else the brokers are configured to."""
-    name, operation, value = alteration
-    if operation is Operation.DELETE:
-        wanted.pop(name, None)
-        return
-    assert value is not None
-    if operation is Operation.SET:
-        wanted[name] = value
-        return
-    if key is None or key.type is not ConfigType.LIST:
-        raise BrokerError(
-            ErrorCode.invalid_config,
-            f"Config value {operation.name.lower()} is not allowed for config key: {name}",
-        )
-    items = [item for item in wanted.get(name, key.default_text or "").split(",") if item]
-    changed = [item.strip() for item in value.split(",")]
-    if operation is Operation.APPEND:
-        items += [item for item in changed if item not in items]
-    else:
-        items = [item for item in items if item not in changed]
-    wanted[name] = ",".join(items)
 
 
 def _broker_id(name: str, kind: str) -> int:

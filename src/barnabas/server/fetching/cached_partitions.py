@@ -28,6 +28,10 @@ class Reader(NamedTuple):
     replica_id: int
     read_committed: bool
 
+    @property
+    def is_follower(self) -> bool:
+        return self.replica_id >= 0
+
 
 class CachedPartition:
     """A partition to fetch from; in a session, also the offsets that the client was sent last."""

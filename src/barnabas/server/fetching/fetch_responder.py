@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from barnabas.base.errors import DiskFault, ErrorCode
 from barnabas.base.failures import FailureChannel
@@ -20,6 +21,9 @@ from barnabas.wire.fetch.fetch_codec import (
     TopicFetched,
     write_fetch,
 )
+
+# The first version whose clients know KAFKA_STORAGE_ERROR.
+KNOWS_STORAGE_ERROR: Final = 6
 
 
 @dataclass(slots=True)
@@ -134,11 +138,19 @@ class FetchResponder:
         for found, records in zip(fetched.found, buffers, strict=True):
             got = found.answer._replace(records=records) if records else found.answer
             if got.code:
+                got = _as_known(got, call.version)
                 self._errors[got.code] += 1
             if context.is_worth_sending(found.wanted, got):
                 sent[found.wanted] = got
             context.on_sent(found.wanted, got)
         return call.response(sent)
+
+
+def _as_known(got: PartitionFetched, version: int) -> PartitionFetched:
+    """The response with an error that clients of this version know, and try again upon."""
+    if got.code == ErrorCode.kafka_storage_error and version < KNOWS_STORAGE_ERROR:
+        return got._replace(code=int(ErrorCode.not_leader_or_follower))
+    return got
 
 
 def packed_answer(partition: CachedPartition) -> bytes:

@@ -29,6 +29,10 @@ NO_SESSION: Final = -1
 _LAST_EPOCH: Final = 2**31 - 1
 
 
+# A session of a follower is worth more than any of a consumer; else the size decides.
+Worth = tuple[bool, int]
+
+
 class Opening(NamedTuple):
     """A session that a full fetch asks for."""
 
@@ -162,7 +166,7 @@ class FetchSessions:
         self, by_id: bool, reader: Reader, wanted: list[CachedPartition]
     ) -> FetchSession | None:
         """A new session, or None if there is no room: the client then sends full fetches."""
-        if len(self._sessions) >= self._slots and not self._evict(len(wanted)):
+        if len(self._sessions) >= self._slots and not self._evict(_worth(reader, len(wanted))):
             return None
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
@@ -173,17 +177,24 @@ class FetchSessions:
         self._sessions[session_id] = session
         return session
 
-    def _evict(self, size: int) -> bool:
-        """Make room for a session of `size` partitions, at the expense of one that is worth less.
+    def _evict(self, worth: Worth) -> bool:
+        """Make room for a session, at the expense of one that is worth less.
 
-        That is the longest unused if it is stale, else the smallest of those that are not new.
+        That is the longest unused if it is stale, else one of a consumer if the new one is a
+        follower's, else the smallest of those that are not new.
         """
         too_old_ms = self._time.now_ms() - self._stale_after_ms
         least = next(iter(self._sessions.values()), None)
         if least is None or least.last_fetch.ms >= too_old_ms:
-            settled = (s for s in self._sessions.values() if s.created_ms < too_old_ms)
-            least = min(settled, key=len, default=None)
-            if least is None or len(least) >= size:
+            is_follower, _ = worth
+            evictable = (
+                session
+                for session in self._sessions.values()
+                if session.created_ms < too_old_ms
+                or (is_follower and not session.reader.is_follower)
+            )
+            least = min(evictable, key=_worth_of, default=None)
+            if least is None or _worth_of(least) >= worth:
                 return False
         self._end(least.session_id)
         return True
@@ -192,6 +203,14 @@ class FetchSessions:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.close()
+
+
+def _worth_of(session: FetchSession) -> Worth:
+    return _worth(session.reader, len(session))
+
+
+def _worth(reader: Reader, size: int) -> Worth:
+    return reader.is_follower, size
 
 
 def reader_of(request: FetchRequest) -> Reader:

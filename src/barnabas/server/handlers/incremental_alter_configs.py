@@ -14,13 +14,8 @@ from kio.schema.incremental_alter_configs.v1.response import (
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.security.acls import Operation as Acl
 from barnabas.server.broker import Broker
-from barnabas.server.cluster.config_admin import (
-    Alteration,
-    Operation,
-    Resource,
-    check_once,
-    check_values,
-)
+from barnabas.server.cluster.config_admin import Resource, check_once, check_values
+from barnabas.server.cluster.config_alterations import Alteration, Operation
 from barnabas.server.requests.config_access import check_config
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE

@@ -6,7 +6,7 @@ from typing import Final
 
 
 class ConnectionState(enum.Enum):
-    """True if requests of the client are served now."""
+    """The state of a connection; requests of the client are served in SERVING alone."""
 
     NEW = enum.auto()  # not connected yet
     SERVING = enum.auto()

@@ -1,13 +1,8 @@
-"""The right to describe or alter the configs of a resource: a topic, or a broker."""
-
-from typing import Final
+"""The right to describe or alter the configs of a resource: a topic, a broker, its loggers."""
 
 from barnabas.security.acls import CLUSTER_NAME, Operation, ResourceType
+from barnabas.server.cluster.config_admin import BROKER, BROKER_LOGGER, TOPIC
 from barnabas.server.requests.access import Access, check
-
-TOPIC: Final = 2
-BROKER: Final = 4
-BROKER_LOGGER: Final = 8
 
 
 def check_config(access: Access, operation: Operation, kind: int, name: str) -> None:

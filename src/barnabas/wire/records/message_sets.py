@@ -46,9 +46,13 @@ def batch_of(message_set: bytes | memoryview) -> bytearray:
     Raises  BrokerError(corrupt_message) if they are not whole messages of magic 0 or 1
             (invalid_record) if a compressed message has no messages in it, or another such one
             (unsupported_compression_type) if their codec is not of that time
+            (message_too_large) beyond MAX_CONVERTED_SIZE
     """
     if len(message_set) > _MAGIC_AT and message_set[_MAGIC_AT] == MAGIC:
         return bytearray(message_set)
+    if len(message_set) > MAX_CONVERTED_SIZE:
+        what = f"messages of {len(message_set)} bytes are more than {MAX_CONVERTED_SIZE}"
+        raise BrokerError(ErrorCode.message_too_large, what)
     records: list[Record] = []
     codec = Codec.NONE
     for magic, attributes, record in _messages(message_set):
