@@ -49,7 +49,7 @@ class Ensemble:
         config = self._config.replace("/var/lib/zookeeper", str(folder))
         config = config.replace("clientPort=2181", f"clientPort={self._ports[number]}")
         (folder / "zoo.cfg").write_text(config)
-        with (folder / "log").open("ab") as output:
+        with (folder / "output").open("ab") as output:
             self._processes[number] = subprocess.Popen(
                 [*DIES_WITH_US, *self._java, MAIN_CLASS, str(folder / "zoo.cfg")],
                 stdout=output,
@@ -68,6 +68,9 @@ class Ensemble:
     def close(self) -> None:
         for number in self.running:
             self.kill(number)
+
+    def outputs(self) -> str:
+        return "\n".join(path.read_text()[-3000:] for path in self._folder.glob("*/output"))
 
     def modes(self) -> dict[int, str]:
         """`leader` or `follower` of those that serve."""
@@ -98,6 +101,7 @@ def ensemble(tmp_path: Path) -> Iterator[Ensemble]:
         yield made
     finally:
         made.close()
+        print(made.outputs())  # for a test that failed
 
 
 def created(cluster: Cluster, topic: str) -> bool:

@@ -60,6 +60,7 @@ class Stranger:
             "HOME": os.environ["HOME"],
             **{name: value for name, value in os.environ.items() if name.startswith("PIP_")},
             "PIP_FIND_LINKS": os.environ["BARNABAS_DIST"],
+            "PIP_NO_CACHE_DIR": "1",
         }
         return subprocess.run(
             ["bash", "-c", here.replace("127.0.0.1:9092", f"127.0.0.1:{self._port}")],
