@@ -10,7 +10,9 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -47,8 +49,9 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Installed:
     """An environment that holds one release and what it requires, and finds no compiler."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, release: Path) -> None:
         self.folder = folder
+        self._release = release
         self.bin = folder / "venv" / "bin"
         self.environment = {
             **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
@@ -57,16 +60,22 @@ class Installed:
             "PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}",
         }
 
-    def run(self, *command: str | Path) -> str:
-        ran = subprocess.run(
+    def call(self, *command: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             [str(word) for word in command],
             cwd=self.folder,
             env=self.environment,
             capture_output=True,
             text=True,
         )
+
+    def run(self, *command: str | Path) -> str:
+        ran = self.call(*command)
         assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
         return ran.stdout
+
+    def add(self, extra: str) -> None:
+        self.run(self.bin / "pip", "install", "--quiet", f"{self._release}[{extra}]")
 
     def here(self, text: str, bootstrap: str) -> str:
         return text.replace("127.0.0.1:9092", bootstrap)
@@ -77,17 +86,17 @@ def installed(
     request: pytest.FixtureRequest, dist: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Installed:
     (release,) = dist.glob(KINDS[request.param])
-    there = Installed(tmp_path_factory.mktemp(request.param))
+    there = Installed(tmp_path_factory.mktemp(request.param), release)
     there.run(sys.executable, "-m", "venv", "venv")
     there.run(there.bin / "pip", "install", "--quiet", release, "pytest")
     return there
 
 
-@pytest.fixture
-def bootstrap(installed: Installed, tmp_path: Path) -> Iterator[str]:
-    command = [installed.bin / "barnabas", "server", "--listen", "127.0.0.1:0", "--data", tmp_path]
+@contextmanager
+def serving(installed: Installed, *command: str | Path) -> Iterator[str]:
+    """Start a command of the release; yields the address that it serves."""
     with subprocess.Popen(
-        [str(word) for word in command],
+        [str(word) for word in (installed.bin / "barnabas", *command)],
         env=installed.environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -102,6 +111,12 @@ def bootstrap(installed: Installed, tmp_path: Path) -> Iterator[str]:
             assert process.wait(30) == 0
         finally:
             process.kill()
+
+
+@pytest.fixture
+def bootstrap(installed: Installed, tmp_path: Path) -> Iterator[str]:
+    with serving(installed, "server", "--listen", "127.0.0.1:0", "--data", tmp_path) as address:
+        yield address
 
 
 def test_the_compiled_wheel_has_every_compiled_module(dist: Path) -> None:
@@ -135,10 +150,31 @@ def test_only_the_compiled_wheel_has_extensions(
     assert is_source == str("compiled" not in installed.folder.name)
 
 
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [("console", "console"), ("demo", "spark"), ("pipeline archive orders --to archive", "all")],
+)
+def test_a_command_without_its_extra_names_it(
+    installed: Installed, bootstrap: str, command: str, extra: str
+) -> None:
+    ran = installed.call(installed.bin / "barnabas", *command.split())
+    assert ran.returncode != 0
+    assert f"pip install 'barnabas[{extra}]'" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+
+
+def test_the_console_serves_with_its_extra(installed: Installed, bootstrap: str) -> None:
+    installed.add("console")
+    command = ("console", "-b", bootstrap, "--listen", "127.0.0.1:0")
+    with serving(installed, *command) as url, urlopen(f"{url}topics") as page:
+        assert page.status == 200
+        assert b"<html" in page.read()
+
+
 @pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed")
-def test_spark_reads_with_the_extra(dist: Path, installed: Installed, bootstrap: str) -> None:
-    (release,) = dist.glob(KINDS[re.sub(r"\d+$", "", installed.folder.name)])
-    installed.run(installed.bin / "pip", "install", "--quiet", f"{release}[spark]")
+def test_spark_reads_with_the_extra(installed: Installed, bootstrap: str) -> None:
+    """`all` is both extras."""
+    installed.add("all")
     program = installed.here(block(README, "python", "confluent_kafka"), bootstrap)
     installed.run(installed.bin / "python", "-c", program)
     program = installed.here(block(README, "python", "pyspark"), bootstrap)

@@ -1,8 +1,8 @@
-"""A rolling upgrade from the last release, and back: no client sees an error or misses a record.
+"""Rolling upgrades from earlier releases, and back: no client sees an error or misses a record.
 
-The last release is built from the commit that the changelog calls by its version. This one is the
-compiled wheel of `make dist` under `make dist-test`, and otherwise a wheel of this tree. Each is
-installed into an environment of its own, as an operator does.
+An earlier release is built from the last commit that the changelog calls by its version. This one
+is the compiled wheel of `make dist` under `make dist-test`, and otherwise a wheel of this tree.
+Each is installed into an environment of its own, as an operator does.
 """
 
 import os
@@ -24,7 +24,10 @@ from tests.support.documents import ROOT
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 # The commit of each release.
-RELEASES: Final = {"0.1.0": "c4c004425e72329aa30029c32c4d74082e36f8e7"}
+RELEASES: Final = {
+    "0.1.0": "c4c004425e72329aa30029c32c4d74082e36f8e7",
+    "0.2.0": "7b348c450d49eabe477ce0e372e374b2e3045e5e",
+}
 # Both as Python source: a build of the compiled modules takes minutes.
 WITHOUT_COMPILER: Final = {"CC": "/nonexistent/cc", "BARNABAS_PURE": "1"}
 

@@ -5,17 +5,20 @@ import shutil
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from kazoo.client import KazooClient
 
 from barnabas.znodes import layout
 from barnabas.znodes.embedded.journal import FILE, _line
-from barnabas.znodes.tree import MalformedZnode
+from barnabas.znodes.paths import CLUSTER_ID
 from tests.support.broker import BrokerProcess
 from tests.support.documents import ROOT, document
 from tests.support.waiting import until
 
+connect: Any = KazooClient
 # A node that is created, in the journal of the embedded tree.
 WRITE = re.compile(r'\["\+","(/[^"]+)","((?:[^"\\]|\\.)*)"')
 RELEASES = sorted((ROOT / "tests" / "golden").glob("barnabas-*"))
@@ -101,8 +104,19 @@ def test_a_broker_refuses_a_tree_of_a_later_release(upgraded: BrokerProcess) -> 
     assert "Traceback" not in error
 
 
-def test_a_cluster_id_of_a_later_release_is_refused() -> None:
-    written = layout.encode_cluster_id("abc")
-    assert layout.decode_cluster_id(written) == "abc"
-    with pytest.raises(MalformedZnode, match="version 2 is newer than 1"):
-        layout.decode_cluster_id(written.replace(b'"1"', b'"2"'))
+def test_a_broker_refuses_a_cluster_of_a_later_release_on_zookeeper(
+    zookeeper_chroot: str, tmp_path: Path
+) -> None:
+    address, _, chroot = zookeeper_chroot.partition("/")
+    client: Any = connect(address)
+    client.start(30)
+    try:
+        later = layout.encode_cluster_id("abc").replace(b'"1"', b'"2"')
+        client.create(f"/{chroot}{CLUSTER_ID}", later, makepath=True)
+    finally:
+        client.stop()
+        client.close()
+    code, error = BrokerProcess(tmp_path, zookeeper=zookeeper_chroot).fail_to_start()
+    assert code != 0
+    assert "version 2 is newer than 1, which this release knows" in error
+    assert "Traceback" not in error

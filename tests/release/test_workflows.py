@@ -1,5 +1,6 @@
 """GitHub's workflows: they run targets of the Makefile, on the platforms that the package names."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -68,6 +69,14 @@ def test_a_workflow_runs_only_targets_of_the_makefile(path: Path) -> None:
     """One exception: the check that a tag is the version of the package."""
     own = [line for line in commands(path) if not line.startswith("grep -qx ")]
     assert all(re.fullmatch(r"make [\w-]+", line) for line in own), own
+
+
+def test_the_release_refuses_a_tag_that_is_not_the_version() -> None:
+    (check,) = (line for line in commands(WORKFLOWS[-1]) if line.startswith("grep -qx "))
+    version = tomllib.loads(document("pyproject.toml"))["project"]["version"]
+    for tag, code in ((f"v{version}", 0), (f"v{version}.1", 1), ("v9.9.9", 1)):
+        environment = {**os.environ, "GITHUB_REF_NAME": tag}
+        assert subprocess.run(["sh", "-c", check], cwd=ROOT, env=environment).returncode == code
 
 
 def test_ci_has_every_python_and_system_that_the_package_names() -> None:

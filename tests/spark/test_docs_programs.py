@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.spark.commands import barnabas
 from tests.spark.conftest import create_topic, produce, started
 from tests.support.broker import BrokerProcess
-from tests.support.documents import blocks, document
+from tests.support.documents import TITLED, blocks, document
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -28,9 +28,7 @@ def here(text: str, broker: BrokerProcess, topic: str, folder: Path) -> str:
 def test_the_spark_job_of_the_quick_start_shows_what_was_sent(
     served: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
-    (program,) = re.findall(
-        r"^```python title=revenue.py\n(.*?)^```$", document("docs/quickstart.md"), re.M | re.S
-    )
+    ((_, program),) = TITLED.findall(document("docs/quickstart.md"))
     create_topic(served.bootstrap, topic)
     produce(served.bootstrap, topic, [{"value": b'{"id": 1, "cents": 250}'}])
     ran = subprocess.run(

@@ -13,6 +13,8 @@ ROOT: Final = Path(__file__).parents[2]
 SOURCE: Final = ROOT / "src" / "barnabas"
 BIN: Final = Path(sys.executable).parent
 
+# A program whose title is the file to save it as.
+TITLED: Final = re.compile(r'^```python title="(\S+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 BLOCK: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCED: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 

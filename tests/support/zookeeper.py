@@ -11,19 +11,23 @@ import pytest
 from barnabas.base.errors import ConfigError
 from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
 
-# The server ends with its parent, even if that is killed.
-_DIES_WITH_US: Final = """
+# A command that follows ends with its parent, even if that is killed.
+DIES_WITH_US: Final = (
+    sys.executable,
+    "-c",
+    """
 import ctypes, os, sys
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, 9)
 os.execvp(sys.argv[1], sys.argv[1:])
-"""
+""",
+)
 _numbers: Final = count(1)
 
 
 def zookeeper_server(folder: Path) -> ZooKeeperServer:
     """A started server that ends with this process. Skips the test if none is available."""
-    server = ZooKeeperServer(folder, launcher=(sys.executable, "-c", _DIES_WITH_US))
+    server = ZooKeeperServer(folder, launcher=DIES_WITH_US)
     try:
         server.start()
     except ConfigError as missing:

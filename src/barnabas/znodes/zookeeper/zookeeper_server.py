@@ -119,7 +119,7 @@ class ZooKeeperServer:
                 server does not start
         """
         assert self._process is None, "the server runs already"
-        java, jars = _java(), _jars((*_JARS, *_TLS_JARS) if self._settings else _JARS)
+        java = java_command(with_tls=bool(self._settings))
         self.folder.mkdir(parents=True, exist_ok=True)
         self._port = self._port or free_port(HOST)
         config, logging = self.folder / "zookeeper.cfg", self.folder / "log4j2.properties"
@@ -127,11 +127,11 @@ class ZooKeeperServer:
         config.write_text("\n".join([text.rstrip(), *self._settings, ""]))
         logging.write_text(_LOGGING)
         logging_option = f"-Dlog4j2.configurationFile={logging}"
-        command = [*self._launcher, java, *_JAVA_OPTIONS, *self._java_options, logging_option]
+        command = [*self._launcher, *java, *self._java_options, logging_option]
         with self.log_path.open("ab") as output:
             # In its own process group, so that Ctrl-C reaches its clients first.
             self._process = subprocess.Popen(
-                [*command, "-cp", ":".join(jars), _MAIN_CLASS, str(config)],
+                [*command, _MAIN_CLASS, str(config)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -199,6 +199,15 @@ def serves_sessions(host: str, port: int) -> bool:
                 return b"Mode: " in answer.read()
     except OSError:
         return False
+
+
+def java_command(*, with_tls: bool) -> list[str]:
+    """Java with ZooKeeper's classes; a class and its arguments follow.
+
+    Raises  ConfigError if Java or PySpark is missing
+    """
+    jars = _jars((*_JARS, *_TLS_JARS) if with_tls else _JARS)
+    return [_java(), *_JAVA_OPTIONS, "-cp", ":".join(jars)]
 
 
 def _java() -> str:
