@@ -118,10 +118,13 @@ async def read_sizes(
     return Sizes(sizes, lags)
 
 
-async def read_configs(client: ConsoleClient, kind: int, name: str) -> list[ConfigRow]:
-    """Every config of a topic or a broker: value, source, default and meaning."""
+async def read_configs(
+    client: ConsoleClient, kind: int, name: str, keys: Sequence[str] | None = None
+) -> list[ConfigRow]:
+    """Every config of a topic or a broker, or those named: value, source, default and meaning."""
+    wanted = None if keys is None else tuple(keys)
     request = fields(
-        resources=(fields(resource_type=kind, resource_name=name, configuration_keys=None),),
+        resources=(fields(resource_type=kind, resource_name=name, configuration_keys=wanted),),
         include_synonyms=True,
         include_documentation=True,
     )

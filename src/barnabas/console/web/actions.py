@@ -119,7 +119,7 @@ async def check_operator(page: Page) -> None:
 def integer(form: Form, name: str, least: int, what: str, most: int = 2**31 - 1) -> int:
     """Raises WrongInput"""
     text = form.get(name, "").strip()
-    number = parse_integer(text)
+    number = parse_integer(text.removeprefix("+"))
     if number is None or not least <= number <= most:
         bounds = f"of at least {least}" if most >= 2**31 - 1 else f"from {least} to {most}"
         raise WrongInput(f"{what} must be a number {bounds}, not “{text[:_SHOWN]}”")
