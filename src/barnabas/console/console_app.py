@@ -118,7 +118,8 @@ async def _sign_in(request: Request, _: Exception) -> Response:
 async def _cluster_failed(request: Request, failure: Exception) -> Response:
     is_absent = isinstance(failure, Unreachable)
     title = "The cluster does not answer" if is_absent else "This cannot be shown"
-    return Page(request).render("refused.html", {"title": title, "what": str(failure)}, 502)
+    given = {"title": title, "what": str(failure), "retries": is_absent and request.method == "GET"}
+    return Page(request).render("refused.html", given, 502)
 
 
 async def _bug(request: Request, _: Exception) -> Response:

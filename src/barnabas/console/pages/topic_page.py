@@ -83,7 +83,7 @@ async def gather_topic(page: Page) -> Context:
         ),
         "groups": lags.of_topic(name),
         "are_lags_known": lags.is_whole,
-        "producers": await read_producers(client, name, shown),
+        "producers": await read_producers(client, {name: shown}),
         "page": number,
         "last": last,
     }
