@@ -11,7 +11,7 @@ from barnabas.console.cluster.pipeline_files import archive_lags, find_archives,
 from barnabas.console.cluster.pipeline_run import PipelineRun
 from barnabas.console.watch.group_lags import GroupLag
 from barnabas.console.watch.mirrors import MirrorRow
-from barnabas.console.web.actions import Form, Plan, WrongInput, action, check_operator
+from barnabas.console.web.actions import Form, Plan, WrongInput, action, check_operator, is_operator
 from barnabas.console.web.page import Context, Page, live_page
 
 # Kafka's rule, but for a dash or only dots in front: the name becomes an argument and a directory.
@@ -23,13 +23,17 @@ _BROKERS: Final = re.compile(
 
 
 async def gather_pipelines(page: Page) -> Context:
-    folders, cluster = page.state.options.pipelines, page.cluster
+    cluster, is_shown, failure = page.cluster, True, ""
+    try:
+        is_shown = await is_operator(page)
+    except ClusterFailed as failed:
+        is_shown, failure = False, str(failed)
+    folders = page.state.options.pipelines if is_shown else ()
     projects = await page.state.offload(lambda: find_projects(folders))
     archives = await page.state.offload(lambda: find_archives(folders))
     lags: dict[str, int | None] = {}
     queries: list[GroupLag] = []
     mirrors: list[MirrorRow] = []
-    failure = ""
     try:
         groups = (await cluster.lags.get()).groups.values()
         queries = [each for each in groups if each.group.is_spark]
@@ -54,7 +58,8 @@ async def gather_pipelines(page: Page) -> Context:
         "queries": queries,
         "rates": {each.group.name: cluster.lags.rate(each.group.name) for each in queries},
         "cluster_failure": failure,
-        "runs": page.state.pipeline_runs,
+        "runs": page.state.pipeline_runs if is_shown else {},
+        "is_shown": is_shown,
     }
 
 

@@ -104,12 +104,18 @@ async def _carry_out(page: Page, name: str, plan: Plan) -> Response:
     return page.redirect(plan.back)
 
 
-async def check_operator(page: Page) -> None:
-    """Raises ClusterFailed if the person may not act on this machine's processes.
+async def is_operator(page: Page) -> bool:
+    """True if the person may see and act on this machine's files and processes.
 
-    No broker checks such an action. With sign-in it needs what altering the cluster needs.
+    No broker checks that. With sign-in it needs what altering the cluster needs.
+    Raises  ClusterFailed
     """
-    if page.state.options.sasl_mechanism is not None and not await page.cluster.client.may_alter():
+    return page.state.options.sasl_mechanism is None or await page.cluster.client.may_alter()
+
+
+async def check_operator(page: Page) -> None:
+    """Raises ClusterFailed if the person may not act on this machine's processes"""
+    if not await is_operator(page):
         raise ClusterFailed(
             f"The cluster does not allow {page.person} to alter it; starting and stopping processes"
             " on this machine needs that right (ALTER on the cluster)"
