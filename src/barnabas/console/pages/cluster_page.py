@@ -12,7 +12,6 @@ from barnabas.client.metadata import fields
 from barnabas.client.retries import error_words
 from barnabas.console.cluster.console_client import ClusterFailed, ConsoleClient
 from barnabas.console.cluster.reassignments import read_board
-from barnabas.console.cluster.topic_index import read_placement
 from barnabas.console.cluster.topics import read_configs
 from barnabas.console.pages.overview_page import controller_state
 from barnabas.console.pages.shutdown_action import pids_of
@@ -28,7 +27,7 @@ async def gather_cluster(page: Page) -> Context:
     client = page.cluster.client
     view = await client.view()
     index = await page.cluster.index.get()
-    placement = await page.state.offload(lambda: read_placement(index))
+    placement = await page.cluster.index.placement(index)
     moving, why_not = {}, ""
     try:
         moving = await client.checked(list_reassignments(client))
@@ -38,6 +37,7 @@ async def gather_cluster(page: Page) -> Context:
     return {
         "view": view,
         "placement": placement,
+        "gone": placement.gone(view.ids),
         "dirs": await _log_dirs(client, view.ids),
         "board": board,
         "why_not": why_not,

@@ -1,10 +1,11 @@
 """Reassignments: a plan that is proposed and edited, its start, throttle and cancellation."""
 
-from typing import Any, Final
+from typing import Final
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.admin.admin_requests import alter_reassignments, list_reassignments
+from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.reassign.reassign_plan import format_plan, moved, parse_plan, propose
 from barnabas.cli.reassign.reassign_throttle import clear_throttles, set_throttles
 from barnabas.cli.show import counted
@@ -31,19 +32,21 @@ async def gather_plan(page: Page) -> Context:
         for each in read_partitions(index.topics[name])
     }
     racks = {each.id: each.rack for each in view.brokers if each.id in brokers}
-    plan = await page.cluster.client.checked(_propose(current, racks)) if current else {}
+    plan, why_not = {}, ""
+    if current:
+        try:
+            plan = propose(current, racks)
+        except CommandFailed as failure:
+            why_not = str(failure)
     return {
+        "why_not": why_not,
         "topics": page.argument("topics"),
         "brokers": page.argument("brokers"),
         "unknown": unknown,
         "rows": [(at, current[at], plan[at]) for at in plan],
         "copies": moved(current, plan) if plan else 0,
-        "plan": format_plan(plan) if plan else "",
+        "plan": format_plan(plan or current) if current else "",
     }
-
-
-async def _propose(current: Any, racks: Any) -> Any:
-    return propose(current, racks)
 
 
 async def decide_reassign(page: Page, form: Form) -> Plan:

@@ -8,7 +8,6 @@ import contextlib
 import os
 from bisect import bisect_left
 from collections.abc import Iterator
-from itertools import zip_longest
 from pathlib import Path
 from struct import Struct
 from struct import error as StructError
@@ -66,7 +65,8 @@ def _placed(directory: Path, logs: list[tuple[int, int]]) -> Iterator[SegmentFil
     total = sum(size for _, size in logs) or 1
     most = max(1, _ENTRIES // len(logs))
     x = 0.0
-    for (base, size), (following, _) in zip_longest(logs, logs[1:], fillvalue=(None, 0)):
+    bases: list[int | None] = [base for base, _ in logs[1:]]
+    for (base, size), following in zip(logs, [*bases, None], strict=True):
         width = _NARROWEST + size * room / total
         name, inner = str(directory / f"{base:020d}"), width - 2
         by_offset, positions = _entries(Path(f"{name}.index"), OffsetIndex.FORMAT, most)

@@ -26,7 +26,10 @@ async def topic_row(page: Page, name: str) -> TopicRow:
         page.cluster.index.forget()  # it may be newer than a large index
         row = (await page.cluster.index.get()).topics.get(name)
     if row is None:
-        raise ClusterFailed(f"there is no topic {name} in this cluster")
+        raise ClusterFailed(
+            f"there is no topic {name} in this cluster; it may have been deleted: search for it"
+            " under Topics"
+        )
     return row
 
 
