@@ -270,8 +270,11 @@ def test_partitions_without_a_leader_are_named_wherever_they_are_left_out(
 ) -> None:
     person = visit(at=of_cluster)
     without = "without alone-1: no leader"
+    tail = visit(at=of_cluster).open("topics/alone/messages?where=live&partition=1", "alone")
+    tail.get_by_text("0 shown, 0 read").wait_for()
     try:
         cluster.brokers[1].kill()
+        tail.get_by_text("trying again").wait_for(timeout=60_000)
         page = person.open("groups?q=lonely", "Groups")
         page.locator("tr", has_text=re.compile(f"lonely.*7.*{without}", re.DOTALL)).wait_for(
             timeout=60_000
@@ -299,6 +302,10 @@ def test_partitions_without_a_leader_are_named_wherever_they_are_left_out(
     page = person.open("groups?q=lonely", "Groups")
     page.get_by_text(without).wait_for(state="detached", timeout=60_000)
     page.get_by_role("row", name=re.compile("lonely.* 14$")).wait_for()
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    producer.produce("alone", b"after all", partition=1)
+    producer.flush(60)
+    tail.get_by_text("1 shown, 1 read").wait_for(timeout=60_000)
 
 
 def test_replicas_move_by_a_plan_that_was_proposed(
@@ -358,9 +365,9 @@ def test_reassignments_are_watched_throttled_and_cancelled(
     page.get_by_text("1 reassignment cancelled.").wait_for()
     page.get_by_role("row", name="heavy-0").wait_for(state="detached")
     row.wait_for()
-    page.get_by_text("at most 2,048 bytes a second").wait_for()
+    page.get_by_text("at most 2,048 bytes a second on").wait_for()
     page.get_by_role("button", name="Cancel all…").click()
-    page.get_by_text("heavy-1 keeps its former replicas.").wait_for()
+    page.get_by_text("heavy-1 keeps its former replicas.").first.wait_for()
     person.confirm("Cancel them")
     page.get_by_text("No partition is being reassigned").wait_for(timeout=60_000)
     for partition in client.list_topics("heavy").topics["heavy"].partitions.values():
@@ -377,8 +384,13 @@ def test_a_cluster_that_is_gone_is_reported_and_comes_back(
     for broker in cluster.brokers.values():
         broker.kill()
     page.get_by_text("The cluster does not answer").wait_for(timeout=60_000)
+    reader = visit(at=of_cluster)
+    messages = reader.open("topics/orders/messages", "orders")
+    messages.get_by_text("This page tries again by itself").wait_for()
+    reader.check()
     began = time.monotonic()
     cluster.start()
     page.get_by_role("link", name="orders", exact=True).wait_for(timeout=60_000)
     assert time.monotonic() - began < 90
+    messages.get_by_text("; done").wait_for(timeout=60_000)
     person.check()
