@@ -150,6 +150,12 @@ PICTURES = (
     ("security", "security", "Security", "Quotas"),
     ("pipelines", "pipelines", "Pipelines", "revenue"),
     ("log", "log?topic=orders&partition=0", "Log", "Base offset"),
+    ("topic-configs", "topics/orders/configs?q=retention", "orders", "retention.ms"),
+    ("topic-actions", "topics/orders/actions", "orders", "Delete records"),
+    ("topic-new", "topics-new", "Create a topic", "Configs, one"),
+    ("produce", "topics/orders/produce", "orders", "Headers, one"),
+    ("group-reset", "group/reset?name=billing", "Reset offsets", "A list of offsets"),
+    ("broker", "cluster/brokers/0", "Broker 0", "configs differ"),
 )
 
 
@@ -166,6 +172,27 @@ def test_every_page_is_kept_as_a_picture(
         page.locator("canvas").wait_for()
     page.screenshot(path=SCREENSHOTS / f"{name}.png")
     person.check()
+
+
+def test_a_change_is_kept_as_a_picture_before_it_is_confirmed(
+    visit: Visit, of_cluster: ConsoleProcess
+) -> None:
+    person = visit(DESKTOP, at=of_cluster)
+    page = person.open("group/reset?name=billing", "Reset offsets")
+    page.locator("select[name=scenario]").select_option("shift")
+    page.get_by_label("Time, duration").fill("-100")
+    page.get_by_role("button", name="Preview…").click()
+    page.get_by_text("This will happen:").wait_for()
+    page.screenshot(path=SCREENSHOTS / "confirm.png")
+    person.check()
+
+
+def test_the_sign_in_is_kept_as_a_picture(visit: Visit, cluster: Cluster) -> None:
+    with running_console(cluster.bootstrap, password="secret") as process:
+        person = visit(DESKTOP, at=process)
+        page = person.open("", "Sign in")
+        page.screenshot(path=SCREENSHOTS / "sign-in.png")
+        person.check()
 
 
 def test_a_phone_is_kept_as_a_picture(visit: Visit, of_cluster: ConsoleProcess) -> None:
@@ -202,6 +229,9 @@ def test_a_broker_that_is_killed_shows_and_heals_by_itself(
         page.get_by_text("broker 1 left the cluster").wait_for(timeout=60_000)
         page.get_by_text("led by").first.wait_for(timeout=60_000)
         page.locator(".tile.warn", has_text="Under-replicated").wait_for(timeout=60_000)
+        page.locator(".tile.bad", has_text="1 is gone").wait_for()
+        page.get_by_role("row", name="1 gone Its replicas").wait_for()
+        person.check()
         topic = visit(at=of_cluster)
         topic.open("topics/orders", "orders").get_by_text("gone").first.wait_for()
         topic.check()
@@ -240,8 +270,11 @@ def test_partitions_without_a_leader_are_named_wherever_they_are_left_out(
 ) -> None:
     person = visit(at=of_cluster)
     without = "without alone-1: no leader"
+    tail = visit(at=of_cluster).open("topics/alone/messages?where=live&partition=1", "alone")
+    tail.get_by_text("0 shown, 0 read").wait_for()
     try:
         cluster.brokers[1].kill()
+        tail.get_by_text("trying again").wait_for(timeout=60_000)
         page = person.open("groups?q=lonely", "Groups")
         page.locator("tr", has_text=re.compile(f"lonely.*7.*{without}", re.DOTALL)).wait_for(
             timeout=60_000
@@ -269,6 +302,10 @@ def test_partitions_without_a_leader_are_named_wherever_they_are_left_out(
     page = person.open("groups?q=lonely", "Groups")
     page.get_by_text(without).wait_for(state="detached", timeout=60_000)
     page.get_by_role("row", name=re.compile("lonely.* 14$")).wait_for()
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    producer.produce("alone", b"after all", partition=1)
+    producer.flush(60)
+    tail.get_by_text("1 shown, 1 read").wait_for(timeout=60_000)
 
 
 def test_replicas_move_by_a_plan_that_was_proposed(
@@ -282,11 +319,9 @@ def test_replicas_move_by_a_plan_that_was_proposed(
     page.get_by_label("The plan").fill(plan)
     page.get_by_label("Throttle").fill("50000000")
     page.get_by_role("button", name="Start…").click()
-    time.sleep(3)
-    print("DBG", page.url, page.locator("main").inner_text()[:1500])
     page.get_by_text("returns-0: replicas").wait_for()
     person.confirm("Start")
-    page.get_by_text("1 partitions are being reassigned.").wait_for()
+    page.get_by_text("1 partition being reassigned.").wait_for()
     page.get_by_text("No partition is being reassigned").wait_for(timeout=60_000)
     client = admin.AdminClient({"bootstrap.servers": cluster.bootstrap})
     replicas = client.list_topics("returns").topics["returns"].partitions[0].replicas
@@ -297,33 +332,46 @@ def test_replicas_move_by_a_plan_that_was_proposed(
     person.check()
 
 
-def test_a_reassignment_is_cancelled(
+def test_reassignments_are_watched_throttled_and_cancelled(
     visit: Visit, of_cluster: ConsoleProcess, cluster: Cluster
 ) -> None:
     client = admin.AdminClient({"bootstrap.servers": cluster.bootstrap})
-    client.create_topics([admin.NewTopic("heavy", 1, replica_assignment=[[0, 1]])])["heavy"].result(
-        30
-    )
+    topic = admin.NewTopic("heavy", 2, replica_assignment=[[0, 1], [0, 1]])
+    client.create_topics([topic])["heavy"].result(30)
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
-    for _ in range(200):
-        producer.produce("heavy", os.urandom(20_000), partition=0)
+    for number in range(400):
+        producer.produce("heavy", os.urandom(20_000), partition=number % 2)
+        producer.poll(0)
     producer.flush(30)
     person = visit(PHONE, dark=True, at=of_cluster)
     page = person.open("cluster/reassign?topics=heavy&brokers=0,1,2", "Plan")
-    plan = '{"version": 1, "partitions": [{"topic": "heavy", "partition": 0, "replicas": [2]}]}'
-    page.get_by_label("The plan").fill(plan)
+    moves = [f'{{"topic": "heavy", "partition": {n}, "replicas": [2]}}' for n in range(2)]
+    page.get_by_label("The plan").fill(f'{{"version": 1, "partitions": [{", ".join(moves)}]}}')
     page.get_by_label("Throttle").fill("1000")  # an hour for the copy
     page.get_by_role("button", name="Start…").click()
     person.confirm("Start")
-    page.get_by_role("row", name="heavy-0").wait_for()
+    row = page.get_by_role("row", name="heavy-1")
+    row.get_by_text(" of 3.8 MiB").wait_for()
+    page.get_by_text("at most 1,000 bytes a second on brokers 0, 1, 2").wait_for()
     person.check()
-    page.get_by_role("button", name="Cancel all…").click()
+    page.get_by_label("Bytes a second").fill("2048")
+    page.get_by_role("button", name="Throttle…", exact=True).click()
+    page.get_by_text("Brokers copy at most 2,048 bytes a second").wait_for()
+    person.confirm("Change")
+    page.get_by_text("at most 2,048 bytes a second on brokers 0, 1, 2").wait_for()
+    page.get_by_role("button", name="Cancel heavy-0").click()
     page.get_by_text("heavy-0 keeps its former replicas.").wait_for()
     person.confirm("Cancel them")
-    page.get_by_text("1 reassignments were cancelled.").wait_for()
+    page.get_by_text("1 reassignment cancelled.").wait_for()
+    page.get_by_role("row", name="heavy-0").wait_for(state="detached")
+    row.wait_for()
+    page.get_by_text("at most 2,048 bytes a second on").wait_for()
+    page.get_by_role("button", name="Cancel all…").click()
+    page.get_by_text("heavy-1 keeps its former replicas.").first.wait_for()
+    person.confirm("Cancel them")
     page.get_by_text("No partition is being reassigned").wait_for(timeout=60_000)
-    replicas = client.list_topics("heavy").topics["heavy"].partitions[0].replicas
-    assert sorted(replicas) == [0, 1]
+    for partition in client.list_topics("heavy").topics["heavy"].partitions.values():
+        assert sorted(partition.replicas) == [0, 1]
     person.check()
 
 
@@ -336,8 +384,13 @@ def test_a_cluster_that_is_gone_is_reported_and_comes_back(
     for broker in cluster.brokers.values():
         broker.kill()
     page.get_by_text("The cluster does not answer").wait_for(timeout=60_000)
+    reader = visit(at=of_cluster)
+    messages = reader.open("topics/orders/messages", "orders")
+    messages.get_by_text("This page tries again by itself").wait_for()
+    reader.check()
     began = time.monotonic()
     cluster.start()
     page.get_by_role("link", name="orders", exact=True).wait_for(timeout=60_000)
     assert time.monotonic() - began < 90
+    messages.get_by_text("; done").wait_for(timeout=60_000)
     person.check()

@@ -18,7 +18,9 @@ def test_a_hanging_transaction_is_found_and_aborted(visit: Visit, look: Look) ->
         kafka.hang_transaction("payments")
         with running_console(kafka.bootstrap_servers, "--write") as console:
             person = visit(at=console)
-            page = person.open("transactions?topic=payments", "Transactions")
+            page = person.open("transactions", "Transactions")
+            page.get_by_role("link", name="Look for hanging ones in all topics").click()
+            page.get_by_role("heading", name="Open in all topics").wait_for()
             page.get_by_text("hanging").first.wait_for()
             person.check()
             page.get_by_role("button", name="Abort").first.click()

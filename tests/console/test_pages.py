@@ -127,6 +127,20 @@ def test_a_search_is_answered_while_it_is_typed(visit: Visit, orders: str) -> No
     person.check()
 
 
+@pytest.mark.long
+def test_a_slash_leads_to_the_search_of_topics_from_a_page_without_one(
+    visit: Visit, orders: str
+) -> None:
+    person = visit()
+    page = person.open("cluster", "Cluster")
+    page.keyboard.press("/")
+    page.get_by_role("heading", level=1, name="Topics").wait_for()
+    page.locator("input[type=search]:focus").wait_for()
+    page.keyboard.type("nothing-has-this-name")
+    page.get_by_text("No topic has").wait_for()
+    person.check()
+
+
 def test_what_happens_appears_on_an_open_page_by_itself(
     visit: Visit, orders: str, broker: BrokerProcess, topic: str
 ) -> None:

@@ -38,8 +38,10 @@ async def ask(
     form: Mapping[str, str] | None = None,
     raises: tuple[type[Exception], ...] = (),
     body: bytes = b"",
+    *,
+    leaves: bool = False,
 ) -> Answer:
-    """The application's answer, as a server passes it on."""
+    """The application's answer, as a server passes it on; a browser that `leaves` does not wait."""
     body = body or urlencode(form or {}).encode()
     given = {"content-type": "application/x-www-form-urlencoded", **headers}
     path, _, query = url.partition("?")
@@ -57,7 +59,10 @@ async def ask(
     received = [{"type": "http.request", "body": body}]
 
     async def receive() -> Any:
-        return received.pop() if received else await asyncio.Event().wait()  # it stays
+        if received:
+            return received.pop()
+        await asyncio.sleep(0)
+        return {"type": "http.disconnect"} if leaves else await asyncio.Event().wait()
 
     async def send(message: Any) -> None:
         sent.append(message)
@@ -298,3 +303,23 @@ def test_two_consoles_on_one_machine_keep_their_sessions_apart() -> None:
         for bootstrap, port in (("a:1", 8080), ("a:1", 8081), ("b:1", 8080))
     }
     assert len(found) == 3
+
+
+def test_a_browser_that_goes_away_stops_its_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    async def run(seed: int, seconds: int) -> bytes | None:
+        ran.append("began")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ran.append("ended")
+        return None
+
+    monkeypatch.setattr("barnabas.console.pages.simulation_page._run", run)
+
+    async def work(app: Starlette, _: ConsoleState) -> None:
+        answer = await ask(app, "GET", "/simulation/recording?seed=1", leaves=True)
+        assert (answer.status, ran) == (204, ["began", "ended"])
+
+    served(ConsoleOptions(NOBODY), work)

@@ -179,6 +179,8 @@ def test_a_person_signs_in_as_themselves_and_the_cluster_decides(
             page.get_by_role("button", name="Create…").click()
             alice.confirm("Create")
             page.get_by_text(re.compile("failed: .*authoriz")).wait_for()
+            alice.open("pipelines", "Pipelines").get_by_text("alice may not").wait_for()
+            assert page.get_by_text("Started here").count() == 0
             assert _answer_to_archive(alice, console).count("does not allow alice to alter it") == 1
             assert _answer_to_archive(ada, console).count("This machine runs") == 1
             page.get_by_role("button", name="Sign out").click()
@@ -189,7 +191,7 @@ def test_a_person_signs_in_as_themselves_and_the_cluster_decides(
 def _answer_to_archive(person: Visitor, console: ConsoleProcess) -> str:
     """What the console says before it starts a process on its machine."""
     token = person.page.locator("input[name=csrf]").first
-    person.open("pipelines", "Pipelines")
+    person.open("topics-new", "Create a topic")
     form: dict[str, str | float | bool] = {
         "csrf": token.get_attribute("value") or "",
         "kind": "archive",

@@ -18,12 +18,14 @@ from barnabas.console.console_state import ConsoleState
 from barnabas.console.pages import (
     cluster_page,
     group_actions,
+    group_reset,
     groups_page,
     log_page,
     messages_page,
     overview_page,
     pipelines_page,
     produce_page,
+    reassign_page,
     security_page,
     shutdown_action,
     sign_in_page,
@@ -61,7 +63,9 @@ def routes() -> list[BaseRoute]:
         *messages_page.ROUTES,
         *produce_page.ROUTES,
         *group_actions.ROUTES,
+        *group_reset.ROUTES,
         *cluster_page.ROUTES,
+        *reassign_page.ROUTES,
         *shutdown_action.ROUTES,
         live_page("/groups", "groups.html", groups_page.gather_groups),
         live_page("/group", "group.html", groups_page.gather_group),
@@ -114,7 +118,8 @@ async def _sign_in(request: Request, _: Exception) -> Response:
 async def _cluster_failed(request: Request, failure: Exception) -> Response:
     is_absent = isinstance(failure, Unreachable)
     title = "The cluster does not answer" if is_absent else "This cannot be shown"
-    return Page(request).render("refused.html", {"title": title, "what": str(failure)}, 502)
+    given = {"title": title, "what": str(failure), "retries": is_absent and request.method == "GET"}
+    return Page(request).render("refused.html", given, 502)
 
 
 async def _bug(request: Request, _: Exception) -> Response:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import signal
 import socket
 
@@ -11,6 +12,7 @@ from barnabas.cli.exit_codes import SIGNALLED, CommandFailed
 from barnabas.console.console_app import build_app
 from barnabas.console.console_options import ConsoleOptions
 from barnabas.console.console_state import ConsoleState
+from barnabas.console.web.audit_log import AUDIT
 
 
 def open_socket(host: str, port: int) -> socket.socket:
@@ -42,8 +44,17 @@ class _Server(uvicorn.Server):
         yield
 
 
+def _show_changes() -> None:
+    """The audit log of a console without a file for it: lines on stderr."""
+    log = logging.getLogger(AUDIT)
+    log.setLevel(logging.INFO)
+    log.addHandler(logging.StreamHandler())
+
+
 async def _serve(options: ConsoleOptions, listener: socket.socket) -> int:
     state = ConsoleState(options)
+    if options.write and options.audit_log is None:
+        _show_changes()
     config = uvicorn.Config(
         build_app(state),
         log_level="warning",

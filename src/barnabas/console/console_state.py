@@ -19,6 +19,8 @@ from barnabas.console.console_options import ConsoleOptions
 from barnabas.console.messages.schema_registry import SchemaRegistry
 from barnabas.console.watch.cluster_watch import ClusterWatch
 from barnabas.console.watch.group_lags import GroupLags
+from barnabas.console.watch.mirrors import Mirrors
+from barnabas.console.watch.progress_rates import ProgressRates
 from barnabas.console.watch.topic_figures import TopicFigures
 from barnabas.console.web.access import Sessions
 from barnabas.console.web.audit_log import AuditLog
@@ -50,6 +52,8 @@ class ClusterHandle:
         self.metrics = BrokerMetrics(self.client, offload)
         self.watch = ClusterWatch(self.client, self.index, self.lags, clock)
         self.figures = TopicFigures(self.client, self.watch.rates, offload)
+        self.mirrors = Mirrors(self.client, self.index, offload)
+        self.progress_rates = ProgressRates()
         self._viewers = 0
         self._watching: asyncio.Task[None] | None = None
 

@@ -30,6 +30,8 @@ class ClusterConsole:
             str(self._directory),
             "--cluster",
             str(self._directory),
+            "--audit-log",
+            str(self._directory / "console-audit.jsonl"),
             stdin=asyncio.subprocess.DEVNULL,
         )
 

@@ -68,16 +68,16 @@ _LONG: Final = re.compile(r"\d{1,18}")
 _FIELDS: Final = 3  # topic, partition, offset; with a group in front one more
 
 
-def parse_duration_ms(text: str) -> int:
+def parse_duration_ms(text: str, option: str = "--by-duration ") -> int:
     """Milliseconds of an ISO 8601 duration in days and smaller units. Raises Misused."""
     match = _DURATION.fullmatch(text)
     if match is None:
-        raise Misused(f"--by-duration {text}: expected a duration such as P7D, PT1H30M or P1DT12H")
+        raise Misused(f"{option}{text}: expected a duration such as P7D, PT1H30M or P1DT12H")
     given = {unit: float(amount) for unit, amount in match.groupdict().items() if amount}
     try:
         return round(timedelta(**given).total_seconds() * _MS_PER_S)
     except OverflowError:
-        raise Misused(f"--by-duration {text}: duration is out of range") from None
+        raise Misused(f"{option}{text}: duration is out of range") from None
 
 
 def parse_topics(texts: Iterable[str]) -> dict[str, list[int]]:

@@ -136,7 +136,7 @@ class ConsoleClient(RawClient):
             )
             return answer
 
-        return await self._patiently(broker, ask)
+        return await self.patiently(broker, ask)
 
     async def ask_by_hand(
         self,
@@ -151,7 +151,7 @@ class ConsoleClient(RawClient):
 
         async def ask_one(broker: int) -> None:
             for frame in frames[broker]:
-                response = await self._patiently(broker, partial(self._exchange, broker, frame))
+                response = await self.patiently(broker, partial(self._exchange, broker, frame))
                 is_small = len(response) <= _READ_AT_ONCE
                 reads = partial(read, response)
                 answer = reads() if is_small else await self._offload(reads)
@@ -168,7 +168,7 @@ class ConsoleClient(RawClient):
     async def _exchange(self, broker: int, frame: Frame) -> memoryview:
         return await self.exchange(self.address_of(broker), frame, 2 * _PATIENCE_S)
 
-    async def _patiently(self, broker: int, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def patiently(self, broker: int, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """An answer of a broker. Raises ClusterFailed.
 
         A broker that hangs costs a page some seconds once, not for each of its requests.

@@ -12,7 +12,6 @@ from kio.index import load_payload_module
 from kio.static.constants import EntityType
 
 from barnabas.client.frames import sized
-from barnabas.client.retries import Address
 from barnabas.console.cluster.console_client import CLIENT_ID, ClusterFailed, ConsoleClient
 from barnabas.wire.schema import UNREADABLE, read_body, write_body
 from barnabas.wire.varint import skip_tags
@@ -47,8 +46,8 @@ def _type(api: ExtraApi, suffix: str) -> Any:
     return getattr(load_payload_module(api.key, api.version, kind), f"{api.name}{suffix}")
 
 
-async def ask_extra(client: ConsoleClient, address: Address, api: ExtraApi, request: Any) -> Any:
-    """The response of the broker at this address. Raises ClusterFailed."""
+async def ask_extra(client: ConsoleClient, broker: int, api: ExtraApi, request: Any) -> Any:
+    """The response of this broker. Raises ClusterFailed."""
     body = write_body(_type(api, "Request"), request)
     name = CLIENT_ID.encode()
 
@@ -56,7 +55,7 @@ async def ask_extra(client: ConsoleClient, address: Address, api: ExtraApi, requ
         header = _HEADER.pack(0, api.key, api.version, number, len(name)) + name + b"\0"
         return sized(bytearray(header) + body)
 
-    response = await client.exchange(address, frame, _TIMEOUT_S)
+    response = await client.exchange(client.address_of(broker), frame, _TIMEOUT_S)
     try:
         return read_body(_type(api, "Response"), response[skip_tags(response, 0) :])
     except UNREADABLE as failure:
@@ -67,4 +66,4 @@ async def ask_any(client: ConsoleClient, api: ExtraApi, request: Any) -> Any:
     """The response of the controller, or of any broker if none is known: both forward it."""
     view = await client.view()
     broker = view.controller if view.controller in view.ids else view.ids[0]
-    return await ask_extra(client, client.address_of(broker), api, request)
+    return await ask_extra(client, broker, api, request)

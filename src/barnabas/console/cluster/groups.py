@@ -306,7 +306,9 @@ async def _describe_classic(client: ConsoleClient, name: str) -> GroupDetails:
     (group,) = answer.groups
     check(group, f"group {name}")
     if group.group_state == "Dead":
-        raise ClusterFailed(f"there is no group {name}")
+        raise ClusterFailed(
+            f"there is no group {name}; it may have been deleted, or its offsets have expired"
+        )
     members = [_classic_member(each) for each in group.members]
     coordinator = await _coordinator(client, name)
     return GroupDetails(

@@ -8,7 +8,7 @@ import asyncio
 import struct
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 from barnabas.base.offload import Offload
@@ -175,6 +175,10 @@ class Placement(NamedTuple):
     held: Counter[int]
     misled: int
 
+    def gone(self, alive: Collection[int]) -> list[int]:
+        """The brokers that hold replicas and are not in the cluster."""
+        return sorted(broker for broker in self.held if broker not in alive)
+
 
 def read_placement(index: TopicIndex) -> Placement:
     """Where the partitions of all topics are; for 50,000 it takes a tenth of a second."""
@@ -225,6 +229,7 @@ class TopicIndexCache:
         self._index: TopicIndex | None = None
         self._took_s = 0.0
         self._refreshing: asyncio.Task[TopicIndex] | None = None
+        self._placed: tuple[TopicIndex, Placement] | None = None
 
     def forget(self) -> None:
         """After a change: the next page waits for a new index."""
@@ -241,6 +246,12 @@ class TopicIndexCache:
         if age_s > max(_STALE_S, 5 * self._took_s):
             self._start()
         return index
+
+    async def placement(self, index: TopicIndex) -> Placement:
+        """Where the partitions of this index are; it is read once."""
+        if self._placed is None or self._placed[0] is not index:
+            self._placed = index, await self._offload(lambda: read_placement(index))
+        return self._placed[1]
 
     def _start(self) -> "asyncio.Task[TopicIndex]":
         if self._refreshing is None or self._refreshing.done():

@@ -118,10 +118,13 @@ async def read_sizes(
     return Sizes(sizes, lags)
 
 
-async def read_configs(client: ConsoleClient, kind: int, name: str) -> list[ConfigRow]:
-    """Every config of a topic or a broker: value, source, default and meaning."""
+async def read_configs(
+    client: ConsoleClient, kind: int, name: str, keys: Sequence[str] | None = None
+) -> list[ConfigRow]:
+    """Every config of a topic or a broker, or those named: value, source, default and meaning."""
+    wanted = None if keys is None else tuple(keys)
     request = fields(
-        resources=(fields(resource_type=kind, resource_name=name, configuration_keys=None),),
+        resources=(fields(resource_type=kind, resource_name=name, configuration_keys=wanted),),
         include_synonyms=True,
         include_documentation=True,
     )
@@ -154,6 +157,7 @@ async def read_topic_configs(client: ConsoleClient, topic: str) -> list[ConfigRo
 class ProducerRow(NamedTuple):
     """A producer that has written to a partition, and its open transaction, if there is one."""
 
+    topic: str
     partition: int
     producer_id: int
     epoch: int
@@ -164,16 +168,27 @@ class ProducerRow(NamedTuple):
 
 
 async def read_producers(
-    client: ConsoleClient, topic: str, partitions: Sequence[PartitionRow]
+    client: ConsoleClient, topics: Mapping[str, Sequence[PartitionRow]]
 ) -> list[ProducerRow]:
-    """The producers of a topic's partitions, as far as leaders answer."""
-    requests: dict[int, Any] = {}
-    for leader in sorted({each.leader for each in partitions if each.leader >= 0}):
-        numbers = tuple(each.partition for each in partitions if each.leader == leader)
-        requests[leader] = fields(topics=(fields(name=topic, partition_indexes=numbers),))
+    """The producers of these partitions, as far as leaders answer."""
+    wanted: dict[int, dict[str, list[int]]] = {}
+    for topic, partitions in topics.items():
+        for row in partitions:
+            if row.leader >= 0:
+                wanted.setdefault(row.leader, {}).setdefault(topic, []).append(row.partition)
+    requests = {
+        leader: fields(
+            topics=tuple(
+                fields(name=topic, partition_indexes=tuple(numbers))
+                for topic, numbers in by_topic.items()
+            )
+        )
+        for leader, by_topic in wanted.items()
+    }
     answers, _ = await client.ask_all(requests, ApiKey.DESCRIBE_PRODUCERS)
     return sorted(
         ProducerRow(
+            found.name,
             partition.partition_index,
             each.producer_id,
             each.producer_epoch,

@@ -47,6 +47,8 @@ class Part(NamedTuple):
     messages: list[ReadMessage]
     looked_at: int = 0
     unreadable: Sequence[UnreadableBatch] = ()
+    # Why some partitions could not be read just now.
+    trouble: str = ""
     left_out: Sequence[LeftOut] = ()
     rest: Mapping[int, int] | None = None
 
@@ -106,7 +108,7 @@ class MessageSearch:
             if process is not None and batch:
                 fields = await self.offload(partial(self._for_filter, batch))
                 kept = [batch[n] for n in await process.keep(fields)]
-            part = Part(kept, len(batch), reader.take_unreadable())
+            part = Part(kept, len(batch), reader.take_unreadable(), reader.trouble)
             yield _Fetched(part, dict(reader.positions))
 
     def _for_filter(self, messages: list[ReadMessage]) -> list[dict[str, Any]]:

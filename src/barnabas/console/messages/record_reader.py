@@ -126,6 +126,7 @@ class RecordReader:
         self._leaders: Mapping[int, int] = {}
         self.positions = dict(plan.starts)
         self._unreadable: list[UnreadableBatch] = []
+        self.trouble = ""
 
     @property
     def is_done(self) -> bool:
@@ -143,16 +144,18 @@ class RecordReader:
     async def batches(self) -> AsyncIterator[list[ReadMessage]]:
         """The messages of each Fetch; an empty list where nothing came in half a second.
 
-        A leader that moves is followed. Raises ClusterFailed, if there is none for a minute.
+        A leader that moves is followed, and `trouble` says that it is waited for. Raises
+        ClusterFailed, if there is none for a minute, unless the reading is live.
         """
         loop = asyncio.get_running_loop()
         self._leaders = await self._ask_leaders()
         read_s = loop.time()
         while not self.is_done:
             found, failure = await self._fetch_all()
+            self.trouble = str(failure or "")
             if failure is None:
                 read_s = loop.time()
-            elif loop.time() - read_s > _WITHOUT_LEADER_S:
+            elif self._plan.ends and loop.time() - read_s > _WITHOUT_LEADER_S:
                 raise failure
             yield found
             if failure is not None:

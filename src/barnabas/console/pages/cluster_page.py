@@ -3,24 +3,19 @@
 from typing import Any, Final
 
 from barnabas.base.errors import ErrorCode
-from barnabas.base.ids import TopicPartition
 from barnabas.cli.admin.admin_requests import (
     BROKER,
-    alter_reassignments,
     elect_leaders,
     list_reassignments,
 )
-from barnabas.cli.reassign.reassign_plan import format_plan, moved, parse_plan, propose
-from barnabas.cli.reassign.reassign_progress import progress_of
-from barnabas.cli.reassign.reassign_throttle import clear_throttles, set_throttles
 from barnabas.client.metadata import fields
 from barnabas.client.retries import error_words
 from barnabas.console.cluster.console_client import ClusterFailed, ConsoleClient
-from barnabas.console.cluster.topic_index import read_partitions, read_placement
+from barnabas.console.cluster.reassignments import read_board
 from barnabas.console.cluster.topics import read_configs
 from barnabas.console.pages.overview_page import controller_state
 from barnabas.console.pages.shutdown_action import pids_of
-from barnabas.console.web.actions import LONGEST, Form, Plan, WrongInput, action, integer
+from barnabas.console.web.actions import Form, Plan, action
 from barnabas.console.web.page import Context, Page, live_page, parse_integer
 from barnabas.wire.apis import ApiKey
 
@@ -32,22 +27,20 @@ async def gather_cluster(page: Page) -> Context:
     client = page.cluster.client
     view = await client.view()
     index = await page.cluster.index.get()
-    placement = await page.state.offload(lambda: read_placement(index))
+    placement = await page.cluster.index.placement(index)
     moving, why_not = {}, ""
     try:
         moving = await client.checked(list_reassignments(client))
     except ClusterFailed as failure:  # the person may lack the right to see them
         why_not = str(failure)
-    progress = None
-    if moving:
-        progress = await client.checked(progress_of(client, moving, moving))
+    board = await read_board(client, index, moving) if moving else None
     return {
         "view": view,
         "placement": placement,
+        "gone": placement.gone(view.ids),
         "dirs": await _log_dirs(client, view.ids),
-        "moving": sorted(moving.items()),
+        "board": board,
         "why_not": why_not,
-        "progress": progress,
         "controller": await controller_state(client, index.partitions),
         "stoppable": pids_of(page, view.ids),
         "audit": _audit(page),
@@ -102,94 +95,6 @@ async def gather_broker(page: Page) -> Context:
     }
 
 
-async def gather_plan(page: Page) -> Context:
-    """A proposal for a balanced assignment of chosen topics."""
-    index = await page.cluster.index.get()
-    view = await page.cluster.client.view()
-    names = [name for name in page.argument("topics").replace(",", " ").split() if name]
-    wanted = page.argument("brokers").replace(",", " ").split()
-    chosen = [parse_integer(each) for each in wanted]
-    brokers = [broker for broker in view.ids if broker in chosen] if wanted else view.ids
-    unknown = [name for name in names if name not in index.topics]
-    current = {
-        TopicPartition(name, each.partition): list(each.replicas)
-        for name in names
-        if name in index.topics
-        for each in read_partitions(index.topics[name])
-    }
-    racks = {each.id: each.rack for each in view.brokers if each.id in brokers}
-    plan = await page.cluster.client.checked(_propose(current, racks)) if current else {}
-    return {
-        "topics": page.argument("topics"),
-        "brokers": page.argument("brokers"),
-        "unknown": unknown,
-        "rows": [(at, current[at], plan[at]) for at in plan],
-        "copies": moved(current, plan) if plan else 0,
-        "plan": format_plan(plan) if plan else "",
-    }
-
-
-async def _propose(current: Any, racks: Any) -> Any:
-    return propose(current, racks)
-
-
-async def decide_reassign(page: Page, form: Form) -> Plan:
-    client = page.cluster.client
-    plan = parse_plan(form.get("plan", ""), "the plan")
-    throttle = integer(form, "throttle", 0, "The throttle", LONGEST) if form.get("throttle") else 0
-    index = await page.cluster.index.get()
-    current = {
-        TopicPartition(name, each.partition): list(each.replicas)
-        for name in sorted({at.topic for at in plan})
-        if name in index.topics
-        for each in read_partitions(index.topics[name])
-    }
-    if missing := [str(at) for at in plan if at not in current]:
-        raise WrongInput(f"There is no partition {', '.join(missing)}")
-
-    async def carry_out() -> str:
-        if throttle:
-            await client.checked(set_throttles(client, current, plan, throttle))
-        for each in await client.checked(alter_reassignments(client, plan)):
-            if each.code is not ErrorCode.none:
-                raise ClusterFailed(f"{each.partition}: {error_words(each.code, each.message)}")
-        return f"{len(plan)} partitions are being reassigned."
-
-    effects = [f"{at}: replicas {current[at]} → {list(plan[at])}." for at in plan]
-    effects.append(f"{moved(current, plan)} replicas are copied.")
-    if throttle:
-        effects.append(f"Brokers copy at most {throttle:,} bytes a second, until it is removed.")
-    return Plan("Reassign partitions", effects, "Start", carry_out, "cluster")
-
-
-async def decide_cancel(page: Page, _: Form) -> Plan:
-    client = page.cluster.client
-    moving = await client.checked(list_reassignments(client))
-
-    async def carry_out() -> str:
-        outcomes = await client.checked(alter_reassignments(client, dict.fromkeys(moving)))
-        await client.checked(clear_throttles(client))
-        for each in outcomes:
-            if each.code not in (ErrorCode.none, ErrorCode.no_reassignment_in_progress):
-                raise ClusterFailed(f"{each.partition}: {error_words(each.code, each.message)}")
-        return f"{len(moving)} reassignments were cancelled."
-
-    effects = [f"{at} keeps its former replicas." for at in moving] or ["Nothing is moving."]
-    effects.append("All replication throttles of brokers and topics are removed.")
-    return Plan("Cancel reassignments", effects, "Cancel them", carry_out, "cluster")
-
-
-async def decide_unthrottle(page: Page, _: Form) -> Plan:
-    client = page.cluster.client
-
-    async def carry_out() -> str:
-        topics = await client.checked(clear_throttles(client))
-        return f"Throttles were removed: {', '.join(topics) or 'no topic had any'}."
-
-    effects = ["All replication throttles of brokers and topics are removed."]
-    return Plan("Remove throttles", effects, "Remove", carry_out, "cluster")
-
-
 async def decide_elect(page: Page, _: Form) -> Plan:
     client = page.cluster.client
 
@@ -209,9 +114,5 @@ async def decide_elect(page: Page, _: Form) -> Plan:
 ROUTES: Final = (
     live_page("/cluster", "cluster.html", gather_cluster),
     live_page("/cluster/brokers/{broker}", "broker.html", gather_broker, 30.0),
-    live_page("/cluster/reassign", "reassign.html", gather_plan, 60.0),
-    action("/cluster/reassign", "reassign", decide_reassign),
-    action("/cluster/cancel", "cancel reassignments", decide_cancel),
-    action("/cluster/unthrottle", "remove throttles", decide_unthrottle),
     action("/cluster/elect", "elect leaders", decide_elect),
 )

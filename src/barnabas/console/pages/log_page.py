@@ -1,12 +1,10 @@
 """The log of a partition as a picture: batches by protocol, segments from a data directory."""
 
 from itertools import islice
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.log.log_files import SEGMENT_FILE
 from barnabas.client.fetch import BY_NAME, Fetch, read_fetch_response, write_fetch_request
 from barnabas.client.frames import MalformedResponse
 from barnabas.client.retries import error_words
@@ -18,6 +16,7 @@ from barnabas.console.cluster.console_client import (
     ConsoleClient,
 )
 from barnabas.console.cluster.topic_index import read_partitions
+from barnabas.console.pages.segment_picture import PICTURE_WIDTH, find_segments
 from barnabas.console.pages.topic_page import topic_row
 from barnabas.console.web.page import Context, Page
 from barnabas.wire.fetch.fetch_codec import FetchPartition, FetchTopic
@@ -25,7 +24,6 @@ from barnabas.wire.records.batch import BatchHeader, check_crc, headers
 
 _BYTES: Final = 1_000_000
 _SHOWN: Final = 120
-_WIDTH: Final = 1_000
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -37,18 +35,6 @@ class ShownBatch(NamedTuple):
     codec: str
     x: float
     width: float
-
-
-class SegmentFile(NamedTuple):
-    """A segment in a data directory: the sizes of its files."""
-
-    base_offset: int
-    directory: str
-    log: int
-    offset_index: int
-    time_index: int
-    x: float = 0.0
-    width: float = 0.0
 
 
 async def gather_log(page: Page) -> Context:
@@ -78,7 +64,7 @@ async def gather_log(page: Page) -> Context:
         "next": batches[-1].header.next_offset if batches else latest,
         "batches": batches,
         "broken": broken,
-        "segments": placed(segments),
+        "segments": segments,
         "has_data": bool(page.state.options.data),
     }
 
@@ -121,47 +107,9 @@ def _placed_batches(found: list[tuple[BatchHeader, bool]]) -> list[ShownBatch]:
     total = sum(header.size for header, _ in found) or 1
     shown, x = [], 0.0
     for header, is_intact in found:
-        width = header.size * _WIDTH / total
+        width = header.size * PICTURE_WIDTH / total
         codec = _CODECS[header.codec] if header.codec < len(_CODECS) else "unknown"
         place = round(x, 2), round(max(0.5, width - 1), 2)
         shown.append(ShownBatch(header, is_intact, codec, *place))
         x += width
     return shown
-
-
-def find_segments(data: tuple[Path, ...], at: TopicPartition) -> list[SegmentFile]:
-    """The segments of a partition below the data directories that the console was given."""
-    found = []
-    for directory in sorted(path for root in data for path in _directories(root, str(at))):
-        sizes: dict[int, dict[str, int]] = {}
-        for path in directory.iterdir():
-            if match := SEGMENT_FILE.fullmatch(path.name):
-                sizes.setdefault(int(match[1]), {})[match[2]] = path.stat().st_size
-        for base, each in sorted(sizes.items()):
-            if "log" in each:
-                files = (each["log"], each.get("index", 0), each.get("timeindex", 0))
-                found.append(SegmentFile(base, str(directory), *files))
-    return found
-
-
-def _directories(root: Path, name: str) -> list[Path]:
-    """A log directory, or a directory of `barnabas cluster` with one for each broker."""
-    patterns = (name, f"*/{name}", f"*/*/{name}")
-    return [path for pattern in patterns for path in root.glob(pattern) if path.is_dir()]
-
-
-def placed(segments: list[SegmentFile]) -> dict[str, list[SegmentFile]]:
-    """The segments by directory, each with its place in the picture."""
-    by_directory: dict[str, list[SegmentFile]] = {}
-    for each in segments:
-        by_directory.setdefault(each.directory, []).append(each)
-    result: dict[str, Any] = {}
-    for directory, found in by_directory.items():
-        total = sum(each.log for each in found) or 1
-        x, row = 0.0, []
-        for each in found:
-            width = max(6.0, each.log * _WIDTH / total)
-            row.append(each._replace(x=round(x, 2), width=round(width - 2, 2)))
-            x += width
-        result[directory] = row
-    return result

@@ -45,7 +45,8 @@ FILTERS: Final = (
 )
 _SHOWN: Final = 40
 _MOST_CONTINUED: Final = 2_000  # partitions: their offsets are in a URL
-_LIMITS: Final = (50, 200, 1_000)
+_LIMIT: Final = 50
+_MOST: Final = 1_000
 _RENDERED: Final = 100  # rows at once: others are served meanwhile
 _MOST_AT_ONCE: Final = 200
 
@@ -72,7 +73,7 @@ def asked_of(page: Page) -> Asked:
         page.argument("filter") if page.argument("filter") in dict(FILTERS) else "",
         page.argument("text"),
         wanted if wanted in FORMATS else "auto",
-        page.integer("limit", _LIMITS[0], 1, _LIMITS[-1]),
+        page.integer("limit", _LIMIT, 1, _MOST),
     )
 
 
@@ -88,7 +89,7 @@ async def show(request: Request) -> Response:
         "where": WHERE,
         "filters": FILTERS,
         "formats": FORMATS,
-        "limits": _LIMITS,
+        "most": _MOST,
         "query_text": request.url.query,
     }
     try:
@@ -168,6 +169,8 @@ async def _events(page: Page) -> AsyncIterator[str]:
         async for part in _search(page).parts():
             scanned, count = scanned + part.looked_at, count + len(part.messages)
             words = f"{count:,} shown, {before + scanned:,} read"
+            if part.trouble:
+                words += f"; {part.trouble}: trying again"
             found = part.messages
             if asked.where == "live":
                 found = found[-_MOST_AT_ONCE:]  # nobody reads more a second

@@ -23,8 +23,12 @@ async def gather_overview(page: Page) -> Context:
     view = await cluster.client.view()
     index = await cluster.index.get()
     samples = list(cluster.watch.throughput)
+    gone: list[int] = []
+    if index.under_replicated or index.offline:  # else nobody misses a broker
+        gone = (await cluster.index.placement(index)).gone(view.ids)
     return {
         "view": view,
+        "gone": gone,
         "index": index,
         "controller": await controller_state(cluster.client, index.partitions),
         "round_trips": {each: cluster.client.round_trip_ms(each) for each in view.ids},

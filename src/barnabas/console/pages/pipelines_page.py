@@ -1,77 +1,65 @@
-"""Pipelines: projects and archives below given directories, Spark queries by their groups, and
-runs that this console started."""
+"""Pipelines: projects and archives below given directories, Spark queries by their groups,
+mirrors by their state, and runs that this console started."""
 
-import json
 import re
+import shlex
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from barnabas.cli.exit_codes import CommandFailed
 from barnabas.console.cluster.console_client import ClusterFailed
+from barnabas.console.cluster.pipeline_files import archive_lags, find_archives, find_projects
 from barnabas.console.cluster.pipeline_run import PipelineRun
-from barnabas.console.web.actions import Form, Plan, WrongInput, action, check_operator
+from barnabas.console.watch.group_lags import GroupLag
+from barnabas.console.watch.mirrors import MirrorRow
+from barnabas.console.web.actions import Form, Plan, WrongInput, action, check_operator, is_operator
 from barnabas.console.web.page import Context, Page, live_page
 
-_MANIFEST: Final = "_manifest.json"
 # Kafka's rule, but for a dash or only dots in front: the name becomes an argument and a directory.
 _TOPIC: Final = re.compile(r"(?!-|\.{1,2}$)[A-Za-z0-9._-]{1,249}")
-
-
-def find_projects(folders: tuple[Path, ...]) -> list[dict[str, Any]]:
-    from barnabas.spark.project.project_files import find_all
-
-    found: list[dict[str, Any]] = []
-    for folder in folders:
-        if not folder.is_dir():
-            continue
-        for each in find_all(folder):
-            if isinstance(each, CommandFailed):
-                found.append({"name": "invalid", "path": "", "error": str(each)})
-            else:
-                found.append({"name": each.name, "path": str(each.folder), "error": ""})
-    return found
-
-
-def find_archives(folders: tuple[Path, ...]) -> list[dict[str, Any]]:
-    """Archives by their manifests: topics, files, records, bytes."""
-    found: list[dict[str, Any]] = []
-    for path in sorted(p for root in folders for p in root.glob(f"**/{_MANIFEST}")):
-        try:
-            manifest = json.loads(path.read_text())
-        except (OSError, ValueError) as failure:
-            found.append({"path": str(path.parent), "error": str(failure)})
-            continue
-        files = manifest.get("files", [])
-        parts = [part for file in files for part in file.get("parts", [])]
-        found.append(
-            {
-                "path": str(path.parent),
-                "error": "",
-                "topics": sorted({file.get("topic", "") for file in files}),
-                "files": len(files),
-                "records": sum(part.get("records", 0) for part in parts),
-                "bytes": sum(file.get("bytes", 0) for file in files),
-            }
-        )
-    return found
+_PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{0,200}")
+_BROKERS: Final = re.compile(
+    r"[\w.\[\]][\w.:\[\]-]*:\d{1,5}(,[\w.\[\]][\w.:\[\]-]*:\d{1,5})*", re.ASCII
+)
 
 
 async def gather_pipelines(page: Page) -> Context:
-    folders = page.state.options.pipelines
+    cluster, is_shown, failure = page.cluster, True, ""
+    try:
+        is_shown = await is_operator(page)
+    except ClusterFailed as failed:
+        is_shown, failure = False, str(failed)
+    folders = page.state.options.pipelines if is_shown else ()
     projects = await page.state.offload(lambda: find_projects(folders))
     archives = await page.state.offload(lambda: find_archives(folders))
+    lags: dict[str, int | None] = {}
+    queries: list[GroupLag] = []
+    mirrors: list[MirrorRow] = []
     try:
-        groups = (await page.cluster.lags.get()).groups.values()
+        groups = (await cluster.lags.get()).groups.values()
         queries = [each for each in groups if each.group.is_spark]
-    except ClusterFailed:
-        queries = []
+        mirrors = await cluster.mirrors.get()
+        lags = await archive_lags(cluster.client, await cluster.index.get(), archives)
+    except ClusterFailed as failed:  # what is on this machine is shown without the cluster
+        failure = str(failed)
+    now_ms, rates = page.state.clock.now_ms(), cluster.progress_rates
     return {
         "folders": [str(folder) for folder in folders],
         "projects": projects,
         "archives": archives,
+        "archive_lags": lags,
+        "mirrors": mirrors,
+        "mirror_rates": [
+            rates.observe(f"mirror {' '.join(each.topic)}", now_ms, each.copied) for each in mirrors
+        ],
+        "archive_rates": [
+            rates.observe(f"archive {each.path}", now_ms, sum(each.ends.values()))
+            for each in archives
+        ],
         "queries": queries,
-        "rates": {each.group.name: page.cluster.lags.rate(each.group.name) for each in queries},
-        "runs": page.state.pipeline_runs,
+        "rates": {each.group.name: cluster.lags.rate(each.group.name) for each in queries},
+        "cluster_failure": failure,
+        "runs": page.state.pipeline_runs if is_shown else {},
+        "is_shown": is_shown,
     }
 
 
@@ -91,23 +79,40 @@ async def decide_start(page: Page, form: Form) -> Plan:
         page.state.pipeline_runs[name] = await PipelineRun.start(name, command, properties)
         return f"{name} was started."
 
-    effects = [f"This machine runs: barnabas {' '.join(command)}", "It runs until it is stopped."]
+    effects = [f"This machine runs: barnabas {shlex.join(command)}", "It runs until it is stopped."]
     return Plan(f"Start {name}", effects, "Start", carry_out, "pipelines")
 
 
 def _command(page: Page, kind: str, form: Form) -> tuple[str, list[str]]:
-    bootstrap = page.state.options.bootstrap
-    if kind == "archive":
-        topic = form.get("topic", "").strip()
-        if not _TOPIC.fullmatch(topic):
-            raise WrongInput("An archive needs the name of a topic")
-        to = page.state.options.pipelines[0] / "archives" / topic
-        options = ["--to", str(to), "--continuous", "-b", bootstrap]
-        return f"archive of {topic}", ["pipeline", "archive", topic, *options]
+    """The name of a pipeline, and the command that runs it. Raises WrongInput."""
+    bootstrap, folder = page.state.options.bootstrap, page.state.options.pipelines[0]
+    match kind:
+        case "archive":
+            topic = form.get("topic", "").strip()
+            if not _TOPIC.fullmatch(topic):
+                raise WrongInput("An archive needs the name of a topic")
+            options = ["--to", str(folder / "archives" / topic), "--continuous", "-b", bootstrap]
+            return f"archive of {topic}", ["pipeline", "archive", topic, *options]
+        case "mirror":
+            return _mirror(bootstrap, form)
     path = form.get("path", "")
     if path not in [each["path"] for each in find_projects(page.state.options.pipelines)]:
         raise WrongInput(f"{path} is not a project below the console's directories")
     return f"project {Path(path).name}", ["pipeline", "run", path, "--continuous"]
+
+
+def _mirror(bootstrap: str, form: Form) -> tuple[str, list[str]]:
+    topics = form.get("topics", "").replace(",", " ").split()
+    if not topics or not all(map(_TOPIC.fullmatch, topics)):
+        raise WrongInput("A mirror needs the names of topics")
+    to, prefix = form.get("to", "").strip(), form.get("prefix", "").strip()
+    if not _BROKERS.fullmatch(to):
+        raise WrongInput("A mirror needs brokers of the target cluster, such as other:9092")
+    if not _PREFIX.fullmatch(prefix):
+        raise WrongInput(f"“{prefix}” cannot be the prefix of topics")
+    options = ["--to", to, *([f"--prefix={prefix}"] if prefix else []), "--continuous"]
+    command = ["pipeline", "mirror", *topics, *options, "-b", bootstrap]
+    return f"mirror of {', '.join(topics)} to {to}", command
 
 
 async def decide_stop(page: Page, form: Form) -> Plan:

@@ -28,27 +28,50 @@ async def show(request: Request) -> Response:
 
 
 async def recording(request: Request) -> Response:
-    """The recording as JSON; the same seed is run once."""
+    """The recording as JSON; the same seed is run once. A browser that goes away stops it."""
     page = Page(request)
     if not page.is_known:
         return sign_in_first(page)
-    wanted = (
-        page.integer("seed", 7, 0, 2**31),
-        page.integer("seconds", _SECONDS, 1, _MOST_SECONDS),
-    )
+    seed = page.integer("seed", 7, 0, 2**31)
+    seconds = page.integer("seconds", _SECONDS, 1, _MOST_SECONDS)
+    running = asyncio.ensure_future(_recorded(seed, seconds))
+    leaving = asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait({running, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        leaving.cancel()
+        if not running.done():
+            running.cancel()
+    try:
+        data = await running
+    except asyncio.CancelledError:
+        return Response(status_code=204)  # nobody reads it
+    if data is None:
+        return JSONResponse({"error": f"it takes more than {_WITHIN_S:.0f} s here"}, 503)
+    return Response(data, media_type="application/json")
+
+
+async def _left(request: Request) -> None:
+    """Returns when the browser has gone away."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass  # the body of a GET
+
+
+async def _recorded(seed: int, seconds: int) -> bytes | None:
+    """The recording of a seed; None if it fails. A cancelled one leaves no process."""
     async with _one_at_a_time:
-        if wanted not in _recordings:
-            data = await _run(*wanted)
+        if (seed, seconds) not in _recordings:
+            data = await _run(seed, seconds)
             if data is None:
-                return JSONResponse({"error": "the simulation took too long"}, 503)
-            _recordings[wanted] = data
+                return None
+            _recordings[seed, seconds] = data
             while len(_recordings) > _KEPT:
                 _recordings.pop(next(iter(_recordings)))
-    return Response(_recordings[wanted], media_type="application/json")
+        return _recordings[seed, seconds]
 
 
 async def _run(seed: int, seconds: int) -> bytes | None:
-    """The output of a process; None if it fails. A browser that goes away stops it."""
+    """The output of a process; None if it fails."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

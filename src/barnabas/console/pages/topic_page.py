@@ -26,7 +26,10 @@ async def topic_row(page: Page, name: str) -> TopicRow:
         page.cluster.index.forget()  # it may be newer than a large index
         row = (await page.cluster.index.get()).topics.get(name)
     if row is None:
-        raise ClusterFailed(f"there is no topic {name} in this cluster")
+        raise ClusterFailed(
+            f"there is no topic {name} in this cluster; it may have been deleted: search for it"
+            " under Topics"
+        )
     return row
 
 
@@ -83,7 +86,7 @@ async def gather_topic(page: Page) -> Context:
         ),
         "groups": lags.of_topic(name),
         "are_lags_known": lags.is_whole,
-        "producers": await read_producers(client, name, shown),
+        "producers": await read_producers(client, {name: shown}),
         "page": number,
         "last": last,
     }

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from barnabas.base.errors import ErrorCode
@@ -20,7 +21,9 @@ from barnabas.console.pages.topic_page import topic_row
 from barnabas.console.web.actions import LONGEST, Form, Plan, action, integer
 from barnabas.console.web.page import Context, Page, live_page
 
+ALL: Final = "*"
 _SHOWN: Final = 200
+_MOST_PARTITIONS: Final = 5_000
 _IN_PROGRESS: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
@@ -55,18 +58,21 @@ async def gather_transactions(page: Page) -> Context:
     chosen = [
         each
         for each in listed
-        if wanted in each.transactional_id.lower() and state in ("", each.state)
+        if (wanted in each.transactional_id.lower() or wanted == str(each.producer_id))
+        and state in ("", each.state)
     ]
     topic = page.argument("topic")
+    rows, not_described = await _describe(page, chosen[:_SHOWN])
     return {
         "is_offered": True,
         "q": page.argument("q"),
         "state": state,
         "topic": topic,
-        "rows": await _describe(page, chosen[:_SHOWN]),
+        "all": ALL,
+        "rows": rows,
         "found": len(chosen),
         "states": sorted({each.state for each in listed}),
-        "missing": missing,
+        "missing": list(dict.fromkeys([*missing, *not_described])),
         "open": await _open_in(page, topic, _in_progress(listed)) if topic else [],
     }
 
@@ -78,7 +84,7 @@ async def _list(page: Page) -> tuple[list[Listed], list[str]]:
     brokers = (await client.view()).ids
     answers = await asyncio.gather(
         *(
-            ask_extra(client, client.address_of(each), LIST_TRANSACTIONS, request)
+            client.patiently(each, partial(ask_extra, client, each, LIST_TRANSACTIONS, request))
             for each in brokers
         ),
         return_exceptions=True,
@@ -104,17 +110,27 @@ def _in_progress(listed: list[Listed]) -> set[int]:
     return {each.producer_id for each in listed if each.state in _IN_PROGRESS}
 
 
-async def _describe(page: Page, listed: list[Listed]) -> list[TransactionRow]:
+async def _describe(page: Page, listed: list[Listed]) -> tuple[list[TransactionRow], list[str]]:
+    """The transactions of coordinators that answer, and why others do not."""
     client, names = page.cluster.client, dict[int, list[str]]()
     for each in listed:
         names.setdefault(each.coordinator, []).append(each.transactional_id)
     rows: list[TransactionRow] = []
+    missing: list[str] = []
     for broker, ids in names.items():
         request = fields(transactional_ids=tuple(ids))
-        address = client.address_of(broker)
-        answer = await ask_extra(client, address, DESCRIBE_TRANSACTIONS, request)
-        rows += [_row(each, broker) for each in answer.transaction_states]
-    return sorted(rows)
+        ask = partial(ask_extra, client, broker, DESCRIBE_TRANSACTIONS, request)
+        try:
+            answer = await client.patiently(broker, ask)
+        except ClusterFailed as failure:
+            missing.append(f"broker {broker}: {failure}")
+            continue
+        rows += [
+            _row(each, broker)
+            for each in answer.transaction_states
+            if each.error_code is ErrorCode.none
+        ]
+    return sorted(rows), missing
 
 
 def _row(each: Any, broker: int) -> TransactionRow:
@@ -132,13 +148,21 @@ def _row(each: Any, broker: int) -> TransactionRow:
 
 
 async def _open_in(page: Page, topic: str, known: set[int]) -> list[dict[str, Any]]:
-    """Open transactions in the partitions of a topic; hanging if no coordinator knows it.
+    """Open transactions in the partitions of a topic, or of all; hanging if no coordinator knows.
 
     One that ended or began meanwhile is known either before or after. Where a coordinator does
     not answer, nothing is hanging: it may know the transaction.
     """
-    row = await topic_row(page, topic)
-    producers = await read_producers(page.cluster.client, topic, read_partitions(row))
+    rows = list((await page.cluster.index.get()).topics.values())
+    if topic != ALL:
+        rows = [await topic_row(page, topic)]
+    elif sum(row.partitions for row in rows) > _MOST_PARTITIONS:
+        raise ClusterFailed(
+            f"the cluster has more than {_MOST_PARTITIONS:,} partitions, too many to look at each"
+            " again and again; choose a topic"
+        )
+    wanted = {row.name: read_partitions(row) for row in rows}
+    producers = await read_producers(page.cluster.client, wanted)
     listed, missing = await _list(page)
     known = known | _in_progress(listed)
     verdicts = {True: "open", False: "unknown" if missing else "hanging"}
@@ -169,8 +193,8 @@ async def decide_abort(page: Page, form: Form) -> Plan:
             coordinator_epoch=max(0, coordinator_epoch),
         )
         client = page.cluster.client
-        address = client.address_of(found[0].leader)
-        answer = await ask_extra(client, address, WRITE_TXN_MARKERS, fields(markers=(marker,)))
+        request = fields(markers=(marker,))
+        answer = await ask_extra(client, found[0].leader, WRITE_TXN_MARKERS, request)
         for result in answer.markers[0].topics:
             for each in result.partitions:
                 check(each, f"{topic}-{partition}")

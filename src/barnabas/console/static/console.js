@@ -80,6 +80,7 @@
   addEventListener("resize", () => { clearTimeout(resized); resized = setTimeout(() => drawCharts(document, true), 150); });
 
   // -- live blocks --------------------------------------------------------------
+  const RETRY_MS = 3000; // of a page that is not live
   let stream = null, wasLive = false;
   function setPulse(on, words) {
     const pulse = $("#pulse");
@@ -160,7 +161,7 @@
     const typing = event.target.matches?.("input, select, textarea");
     if (event.key === "Escape" && typing) return event.target.blur();
     if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "/") { event.preventDefault(); $("input[type=search]")?.focus(); }
+    if (event.key === "/") { event.preventDefault(); const field = $("input[type=search]"); if (field) field.focus(); else if ($("nav")) location.href = `${$(".brand").href}topics#search`; }
     else if (event.key === "j") select(selected + 1);
     else if (event.key === "k") select(selected - 1);
     else if (event.key === "Enter" && selected >= 0 && document.activeElement === document.body) {
@@ -173,6 +174,6 @@
   function enhance(within) { localTimes(within); drawCharts(within); document.dispatchEvent(new CustomEvent("console:shown", { detail: within })); }
   document.addEventListener("console:rows", () => localTimes(document));
   document.addEventListener("htmx:afterSwap", (event) => { selectAgain(); enhance(document); if (event.detail.target?.id === "live") { hush(); listen(); } });
-  document.addEventListener("DOMContentLoaded", () => { all("nav [aria-current]").forEach((link) => link.scrollIntoView({ block: "nearest", inline: "center" })); enhance(document); listen(); });
+  document.addEventListener("DOMContentLoaded", () => { all("nav [aria-current]").forEach((link) => link.scrollIntoView({ block: "nearest", inline: "center" })); enhance(document); listen(); if (location.hash === "#search") $("input[type=search]")?.focus(); if ($("[data-retry]")) setTimeout(() => location.reload(), RETRY_MS); });
   document.addEventListener("htmx:historyRestore", () => { hush(); listen(); });
 })();

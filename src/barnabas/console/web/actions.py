@@ -104,12 +104,18 @@ async def _carry_out(page: Page, name: str, plan: Plan) -> Response:
     return page.redirect(plan.back)
 
 
-async def check_operator(page: Page) -> None:
-    """Raises ClusterFailed if the person may not act on this machine's processes.
+async def is_operator(page: Page) -> bool:
+    """True if the person may see and act on this machine's files and processes.
 
-    No broker checks such an action. With sign-in it needs what altering the cluster needs.
+    No broker checks that. With sign-in it needs what altering the cluster needs.
+    Raises  ClusterFailed
     """
-    if page.state.options.sasl_mechanism is not None and not await page.cluster.client.may_alter():
+    return page.state.options.sasl_mechanism is None or await page.cluster.client.may_alter()
+
+
+async def check_operator(page: Page) -> None:
+    """Raises ClusterFailed if the person may not act on this machine's processes"""
+    if not await is_operator(page):
         raise ClusterFailed(
             f"The cluster does not allow {page.person} to alter it; starting and stopping processes"
             " on this machine needs that right (ALTER on the cluster)"
@@ -119,7 +125,7 @@ async def check_operator(page: Page) -> None:
 def integer(form: Form, name: str, least: int, what: str, most: int = 2**31 - 1) -> int:
     """Raises WrongInput"""
     text = form.get(name, "").strip()
-    number = parse_integer(text)
+    number = parse_integer(text.removeprefix("+"))
     if number is None or not least <= number <= most:
         bounds = f"of at least {least}" if most >= 2**31 - 1 else f"from {least} to {most}"
         raise WrongInput(f"{what} must be a number {bounds}, not “{text[:_SHOWN]}”")

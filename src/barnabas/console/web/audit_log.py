@@ -8,7 +8,8 @@ from typing import Final
 from barnabas.base.clock import Clock
 from barnabas.cli.show import show_time
 
-_LOG: Final = logging.getLogger("barnabas.console.audit")
+AUDIT: Final = "barnabas.console.audit"
+_LOG: Final = logging.getLogger(AUDIT)
 _KEPT: Final = 500
 
 

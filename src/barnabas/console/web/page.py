@@ -125,6 +125,7 @@ class Page:
             "notices": [],
             "failure": None,
             "is_absent": False,
+            "retries": False,
             "path": path,
             **given,
         }

@@ -116,6 +116,12 @@ def _named(names: list[str]) -> str:
     return f"{len(names):,} partitions ({', '.join(names[:_NAMED])}, …)"
 
 
+def sentence(text: str) -> str:
+    """A failure with a capital in front, unless it begins with the name of a thing."""
+    first = text.partition(" ")[0]
+    return text[:1].upper() + text[1:] if first.isalpha() else text
+
+
 def ids(brokers: object) -> str:
     """Brokers as `1, 2, 3`."""
     return ", ".join(map(str, brokers)) if isinstance(brokers, list | tuple) else str(brokers)
@@ -137,6 +143,7 @@ def _environment() -> Environment:
         "instant": instant,
         "utc": utc,
         "ids": ids,
+        "sentence": sentence,
         "left_out": left_out,
         "breakable": breakable,
         "json": lambda value: json.dumps(value, separators=(",", ":")),
