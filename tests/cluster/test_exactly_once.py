@@ -20,7 +20,14 @@ from barnabas.client.metadata import Metadata
 from barnabas.client.retries import retried, within
 from tests.support.cluster import Cluster
 from tests.support.confluent_client import ConfluentAdmin
-from tests.support.transforming import PARTITIONS, Transformer, fill, read_committed
+from tests.support.transforming import (
+    FENCED,
+    PARTITIONS,
+    Transformer,
+    fill,
+    high_watermark,
+    read_committed,
+)
 from tests.support.waiting import until
 
 KILLS: Final = int(os.environ.get("BARNABAS_CRASHES", "20"))
@@ -32,6 +39,7 @@ SETTINGS: Final = (
     "zookeeper.session.timeout.ms=3000",
 )
 NAME: Final = "clerk"
+PAUSED_S: Final = 130.0
 DISTURBANCES: Final = (
     "kill coordinator",
     "kill client",
@@ -172,3 +180,38 @@ def test_each_input_has_one_output_through_many_kills_and_pauses(
             cluster.wait_settled()
         until(clients.are_done, clients.log, 300)
     assert read_committed(cluster.bootstrap, "out") == list(range(wanted))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_each_input_has_one_output_though_coordinators_and_clients_are_paused_for_minutes(
+    fresh_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """Others work meanwhile; who was paused amid its work goes on where it was, and is refused."""
+    at_once, fills, rounds = 200, 10, 2
+    wanted = at_once * fills * rounds
+    cluster = started(fresh_cluster, 0)
+    with Clients(cluster.bootstrap, wanted, tmp_path / "clients.log") as clients:
+        for number in range(rounds):
+            client, first = clients.at_work(), at_once * fills * number
+            begun = written(cluster)
+            fill(cluster.bootstrap, "in", at_once, first)
+            until(lambda begun=begun: written(cluster) > begun, clients.log, 60)
+            broker = cluster.brokers[coordinator(cluster, NAME)]
+            client.send_signal(signal.SIGSTOP)
+            broker.pause()
+            clients.replace()
+            for count in range(1, fills):
+                clients.elapse(PAUSED_S / (fills - 1))
+                fill(cluster.bootstrap, "in", at_once, first + at_once * count)
+            broker.resume()
+            client.send_signal(signal.SIGCONT)
+            assert client.wait(120) == FENCED, clients.log()
+            cluster.wait_settled()
+        until(clients.are_done, clients.log, 300)
+    assert read_committed(cluster.bootstrap, "out") == list(range(wanted))
+
+
+def written(cluster: Cluster) -> int:
+    """How many records and markers the output has, committed or not."""
+    return sum(high_watermark(cluster.bootstrap, "out", at) for at in range(PARTITIONS))
