@@ -80,7 +80,7 @@ def test_a_run_with_transactions_that_fails_is_replayed_with_them(
         return report(seed, *(["torn transaction"] if transactions else []), steps=0)
 
     def searched(seeds: range, *, transactions: bool, **_: object) -> seed_runner.Summary:
-        found = seed_runner.Summary(transactions)
+        found = seed_runner.Summary(transactions=transactions)
         for seed in seeds:
             found.add(ran(seed, None, transactions=transactions))
         return found
@@ -134,7 +134,7 @@ def test_a_search_stops_at_its_time_limit_and_counts_all_runs() -> None:
 def test_a_failing_run_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[float] = []
 
-    def run_seed(seed: int, seconds: float, safeguards: object) -> Report:
+    def run_seed(seed: int, seconds: float, safeguards: object, **_: object) -> Report:
         tried.append(seconds)
         return report(seed, *(["lost"] if seconds > 10 else []), steps=int(seconds))
 
@@ -142,5 +142,5 @@ def test_a_failing_run_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
     shorter, seconds = seed_runner.shorten(report(1, "lost"))
     assert seconds == tried[-1] == min(each for each in tried if each > 10)
     assert shorter.steps == int(seconds)
-    monkeypatch.setattr(seed_runner, "run_seed", lambda *_: report(1))
+    monkeypatch.setattr(seed_runner, "run_seed", lambda *_, **__: report(1))
     assert seed_runner.shorten(report(1, "lost")) == (report(1, "lost"), None)

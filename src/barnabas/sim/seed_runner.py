@@ -24,7 +24,6 @@ _NS: Final = 1_000_000_000
 class Summary:
     """The totals of all runs so far; with `transactions`, each had them."""
 
-    transactions: bool = False
     seeds: int = 0
     operations: int = 0
     simulated_s: float = 0.0
@@ -32,6 +31,7 @@ class Summary:
     faults: Counter[str] = field(default_factory=Counter)
     failing: list[Report] = field(default_factory=list)
     transactional: int = 0  # seeds with transactions
+    transactions: bool = False
 
     @property
     def simulated_hours_per_minute(self) -> float:
@@ -84,7 +84,7 @@ def search(
 
     Traces are kept only for runs that broke a law.
     """
-    summary, began = Summary(transactions), machine_stopwatch()
+    summary, began = Summary(transactions=transactions), machine_stopwatch()
     left = iter(seeds)
     count = processes or os.cpu_count() or 1
     spawning = multiprocessing.get_context("spawn")
