@@ -41,7 +41,7 @@ def read_committed(bootstrap: str, topic: str) -> list[int]:
     )
     at = [TopicPartition(topic, n, 0) for n in range(PARTITIONS)]
     consumer.assign(at)
-    ends = {n: high_watermark(bootstrap, topic, n) for n in range(PARTITIONS)}
+    ends = {n: _high_watermark(bootstrap, topic, n) for n in range(PARTITIONS)}
     found, left = [], dict(ends)
     deadline = time.monotonic() + PATIENCE_S
     while left and time.monotonic() < deadline:
@@ -60,7 +60,7 @@ def read_committed(bootstrap: str, topic: str) -> list[int]:
     return sorted(found)
 
 
-def high_watermark(bootstrap: str, topic: str, partition: int) -> int:
+def _high_watermark(bootstrap: str, topic: str, partition: int) -> int:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
     _, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE_S)
     consumer.close()
