@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Final
@@ -18,9 +19,17 @@ from barnabas.client.async_client import AsyncClient
 from barnabas.client.coordinator import TRANSACTION, find_coordinator
 from barnabas.client.metadata import Metadata
 from barnabas.client.retries import retried, within
+from barnabas.wire.apis import ApiKey
+from tests.support.asking import ask
 from tests.support.cluster import Cluster
 from tests.support.confluent_client import ConfluentAdmin
-from tests.support.transforming import PARTITIONS, Transformer, fill, read_committed
+from tests.support.transforming import (
+    FENCED,
+    PARTITIONS,
+    Transformer,
+    fill,
+    read_committed,
+)
 from tests.support.waiting import until
 
 KILLS: Final = int(os.environ.get("BARNABAS_CRASHES", "20"))
@@ -32,6 +41,7 @@ SETTINGS: Final = (
     "zookeeper.session.timeout.ms=3000",
 )
 NAME: Final = "clerk"
+PAUSED_S: Final = 130.0
 DISTURBANCES: Final = (
     "kill coordinator",
     "kill client",
@@ -172,3 +182,42 @@ def test_each_input_has_one_output_through_many_kills_and_pauses(
             cluster.wait_settled()
         until(clients.are_done, clients.log, 300)
     assert read_committed(cluster.bootstrap, "out") == list(range(wanted))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_each_input_has_one_output_though_coordinators_and_clients_are_paused_for_minutes(
+    fresh_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """Others work meanwhile; a client that was paused amid a transaction finds itself fenced."""
+    at_first, at_once, fills, rounds = 2000, 200, 9, 2
+    each = at_first + at_once * fills
+    cluster = started(fresh_cluster, 0)
+    with Clients(cluster.bootstrap, each * rounds, tmp_path / "clients.log") as clients:
+        for begin in range(0, each * rounds, each):
+            client = clients.at_work()
+            fill(cluster.bootstrap, "in", at_first, begin)
+            until(partial(is_paused_amid_a_transaction, cluster, client), clients.log, 60)
+            broker = cluster.brokers[coordinator(cluster, NAME)]
+            broker.pause()
+            clients.replace()
+            for first in range(begin + at_first, begin + each, at_once):
+                clients.elapse(PAUSED_S / fills)
+                fill(cluster.bootstrap, "in", at_once, first)
+            broker.resume()
+            client.send_signal(signal.SIGCONT)
+            assert client.wait(60) == FENCED, clients.log()
+            cluster.wait_settled()
+        until(clients.are_done, clients.log, 300)
+    assert read_committed(cluster.bootstrap, "out") == list(range(each * rounds))
+
+
+def is_paused_amid_a_transaction(cluster: Cluster, client: "subprocess.Popen[bytes]") -> bool:
+    """Whether the client, which is paused, has an open transaction; otherwise it goes on."""
+    port = cluster.brokers[coordinator(cluster, NAME)].port
+    client.send_signal(signal.SIGSTOP)
+    response = ask(port, ApiKey.DESCRIBE_TRANSACTIONS, transactional_ids=(NAME,))
+    if response.transaction_states[0].transaction_state == "Ongoing":
+        return True
+    client.send_signal(signal.SIGCONT)
+    return False

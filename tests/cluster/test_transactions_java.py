@@ -6,6 +6,7 @@ Skipped where Java, Apache Kafka or an artifact is not available.
 import json
 import signal
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from barnabas.bench.compare.maven import Artifact, Unavailable, fetched
-from tests.cluster.test_exactly_once import coordinator, started
+from tests.cluster.test_exactly_once import PAUSED_S, coordinator, started
 from tests.support.apache_kafka import VERSION, ApacheKafka, apache_kafka
 from tests.support.clients import PATIENCE_S
 from tests.support.cluster import Cluster
@@ -42,7 +43,9 @@ def libraries(name: str, version: str) -> ApacheKafka:
 
 
 @contextmanager
-def program(java: ApacheKafka, log: Path, name: str, *arguments: object) -> Iterator[Path]:
+def program(
+    java: ApacheKafka, log: Path, name: str, *arguments: object
+) -> Iterator["subprocess.Popen[bytes]"]:
     """A Java program that runs during the block; its output is in the file."""
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -52,7 +55,7 @@ def program(java: ApacheKafka, log: Path, name: str, *arguments: object) -> Iter
             stderr=subprocess.STDOUT,
         )
     try:
-        yield log
+        yield process
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -66,7 +69,8 @@ def test_the_java_client_copies_exactly_once_though_the_coordinator_is_killed(
     count = 600
     cluster = started(fresh_cluster, count)
     arguments = (cluster.bootstrap, "in", "out", count)
-    with program(java, tmp_path / "copy.log", "ExactlyOnceCopy.java", *arguments) as log:
+    log = tmp_path / "copy.log"
+    with program(java, log, "ExactlyOnceCopy.java", *arguments):
         out = HighWatermarks(cluster.bootstrap, "out")
         until(lambda: out.total() > 40, log.read_text, 90)
         victim = coordinator(cluster, "java-copy")
@@ -75,6 +79,46 @@ def test_the_java_client_copies_exactly_once_though_the_coordinator_is_killed(
     cluster.start([victim])
     cluster.wait_settled()
     assert read_committed(cluster.bootstrap, "out") == list(range(count))
+
+
+@pytest.mark.parametrize("version", [VERSION, NEWER])
+def test_the_java_client_copies_exactly_once_though_it_and_the_coordinator_pause_for_minutes(
+    fresh_cluster: Callable[..., Cluster], tmp_path: Path, version: str
+) -> None:
+    """Another process goes on meanwhile; the one that paused is refused, and finds all copied."""
+    java = libraries("kafka-clients", version)
+    count = 2000
+    cluster = started(fresh_cluster, count)
+    arguments = (cluster.bootstrap, "in", "out", count)
+    paused, other = tmp_path / "paused.log", tmp_path / "other.log"
+    with program(java, paused, "ExactlyOnceCopy.java", *arguments) as client:
+        out = HighWatermarks(cluster.bootstrap, "out")
+        until(lambda: out.total() > 40, paused.read_text, 90)
+        with resting(cluster, "java-copy", client):
+            with program(java, other, "ExactlyOnceCopy.java", *arguments):
+                until(lambda: "copied all" in other.read_text(), other.read_text, WITHIN_S)
+            assert "copied all" not in paused.read_text(), "it was paused amid its work"
+        until(lambda: "copied all" in paused.read_text(), paused.read_text, WITHIN_S)
+    assert "starts again" in paused.read_text()
+    cluster.wait_settled()
+    assert read_committed(cluster.bootstrap, "out") == list(range(count))
+
+
+@contextmanager
+def resting(
+    cluster: Cluster, transactional_id: str, client: "subprocess.Popen[bytes]"
+) -> Iterator[None]:
+    """The client and the coordinator of the id are paused, for the block and for minutes."""
+    broker = cluster.brokers[coordinator(cluster, transactional_id)]
+    client.send_signal(signal.SIGSTOP)
+    broker.pause()
+    until_s = time.monotonic() + PAUSED_S
+    try:
+        yield
+        time.sleep(max(0.0, until_s - time.monotonic()))  # what is tested is this time
+    finally:
+        broker.resume()
+        client.send_signal(signal.SIGCONT)
 
 
 class HighWatermarks:
@@ -91,38 +135,66 @@ class HighWatermarks:
         return sum(self._consumer.get_watermark_offsets(each, PATIENCE_S)[1] for each in at)
 
 
+class Words:
+    """Lines of two words, sent to a topic and counted."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.sent: Counter[str] = Counter()
+        self._producer = Producer({"bootstrap.servers": bootstrap})
+
+    def send(self, lines: int) -> None:
+        for n in range(lines):
+            words = [WORDS[n % 3], WORDS[(n // 3) % 3]]
+            self.sent.update(words)
+            self._producer.produce("lines", " ".join(words).encode(), partition=n % PARTITIONS)
+        assert self._producer.flush(PATIENCE_S) == 0
+
+
+def counting(make: Callable[..., Cluster]) -> tuple[Cluster, Words]:
+    """A cluster with the topics of the application."""
+    cluster = started(make, 0)
+    admin = ConfluentAdmin(cluster.bootstrap)
+    for topic in ("lines", "counts"):
+        admin.create_topic(topic, PARTITIONS, replicas=3)
+    return cluster, Words(cluster.bootstrap)
+
+
 def test_a_streams_application_counts_words_exactly_once_through_kills(
     fresh_cluster: Callable[..., Cluster], tmp_path: Path
 ) -> None:
     java = libraries("kafka-streams", VERSION)
-    cluster = started(fresh_cluster, 0)
-    admin = ConfluentAdmin(cluster.bootstrap)
-    for topic in ("lines", "counts"):
-        admin.create_topic(topic, PARTITIONS, replicas=3)
-    producer = Producer({"bootstrap.servers": cluster.bootstrap})
-    sent: Counter[str] = Counter()
-
-    def send(lines: int) -> None:
-        for n in range(lines):
-            words = [WORDS[n % 3], WORDS[(n // 3) % 3]]
-            sent.update(words)
-            producer.produce("lines", " ".join(words).encode(), partition=n % PARTITIONS)
-        assert producer.flush(PATIENCE_S) == 0
-
-    send(300)
-    log, state = tmp_path / "streams.log", tmp_path / "state"
-    arguments = (cluster.bootstrap, state, 3)
+    cluster, words = counting(fresh_cluster)
+    words.send(300)
+    log, arguments = tmp_path / "streams.log", (cluster.bootstrap, tmp_path / "state", 3)
     with program(java, log, "WordCount.java", *arguments):
-        until(lambda: counts(cluster.bootstrap) == sent, log.read_text, WITHIN_S)
-        send(300)
+        until(lambda: counts(cluster.bootstrap) == words.sent, log.read_text, WITHIN_S)
+        words.send(300)
         cluster.brokers[coordinator(cluster, "word-count")].kill()
-        send(300)
+        words.send(300)
     revive = [n for n, broker in cluster.brokers.items() if not broker.is_running]
     # The application was killed, too: another process goes on.
     with program(java, log, "WordCount.java", *arguments):
         cluster.start(revive)
         cluster.wait_settled()
-        until(lambda: counts(cluster.bootstrap) == sent, log.read_text, WITHIN_S)
+        until(lambda: counts(cluster.bootstrap) == words.sent, log.read_text, WITHIN_S)
+
+
+def test_a_streams_application_counts_words_exactly_once_though_it_and_a_coordinator_pause(
+    fresh_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """For minutes, amid its work: others have ended its transactions when it goes on."""
+    java = libraries("kafka-streams", VERSION)
+    cluster, words = counting(fresh_cluster)
+    words.send(300)
+    log, arguments = tmp_path / "streams.log", (cluster.bootstrap, tmp_path / "state", 3)
+    with program(java, log, "WordCount.java", *arguments) as application:
+        until(lambda: counts(cluster.bootstrap) == words.sent, log.read_text, WITHIN_S)
+        words.send(3000)
+        with resting(cluster, "word-count", application):
+            pass
+        cluster.wait_settled()
+        words.send(300)
+        until(lambda: counts(cluster.bootstrap) == words.sent, log.read_text, WITHIN_S)
 
 
 def counts(bootstrap: str) -> Counter[str]:

@@ -61,13 +61,15 @@ def test_a_topic_that_is_being_deleted_is_left_alone() -> None:
     assert alone(doomed) == []
 
 
-def two_in_sync(one_registered: int, other_registered: int) -> Context:
+def two_in_sync(
+    one_registered: int, other_registered: int, other_first: int | None = None
+) -> Context:
     found = context(written=200)
     registered = {BrokerId(1): one_registered, BrokerId(2): other_registered}
     found.apply_brokers(
         {
-            b: LiveBroker(b, at, BrokerRegistration((), timestamp_ms=0))
-            for b, at in registered.items()
+            b: LiveBroker(b, at, BrokerRegistration((), 0, first_epoch=first))
+            for (b, at), first in zip(registered.items(), (None, other_first), strict=True)
         }
     )
     both = (BrokerId(1), BrokerId(2))
@@ -87,3 +89,10 @@ def test_if_the_whole_isr_restarted_the_leader_leads_on_in_a_new_epoch() -> None
     found = two_in_sync(300, 301)
     assert unseen(found) == []
     assert alone(found) == [TopicPartition("t", 0)]
+
+
+def test_a_replica_whose_session_expired_kept_running() -> None:
+    """It registered anew, as one that restarted does; but it lost nothing."""
+    found = two_in_sync(300, 301, other_first=100)
+    assert unseen(found) == [PartitionReplica(TopicPartition("t", 0), BrokerId(1))]
+    assert alone(found) == []

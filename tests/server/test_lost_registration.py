@@ -7,6 +7,8 @@ from unittest.mock import patch
 import pytest
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.ids import BrokerId
+from barnabas.znodes import layout, paths
 from barnabas.znodes.embedded.embedded_tree import EmbeddedSession
 from barnabas.znodes.tree import ConnectionLoss, Stat, Watch
 from tests.server.raw import Insight, until, with_broker
@@ -38,6 +40,22 @@ def test_nothing_is_for_a_broker_between_two_registrations(tmp_path: Path) -> No
         broker.registration.check_epoch(broker.registration.epoch)
         await until(lambda: broker.replicas.find("t", 0) is not None)
         assert insight.leader("t").epoch > before
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_new_registration_says_since_when_the_process_runs(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        broker = insight.running.broker
+        session = vars(broker.topics)["_coordination"]
+        first = broker.registration.epoch
+        for _ in range(2):
+            data, stat = await session.get(paths.broker_path(BrokerId(0)))
+            known = layout.decode_broker(BrokerId(0), data).first_epoch
+            assert known == (None if stat.czxid == first else first)
+            lost = broker.registration.epoch
+            await session.expire()
+            await until(lambda lost=lost: broker.registration.epoch > lost)
 
     with_broker(tmp_path, scenario)
 

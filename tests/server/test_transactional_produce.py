@@ -22,6 +22,7 @@ from barnabas.server.transactions.transactional_produce import (
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.produce.produce_codec import read_produce
 from barnabas.wire.schema import request_type
+from tests.server.api_requests import of
 from tests.server.raw import (
     NOW,
     Insight,
@@ -31,8 +32,10 @@ from tests.server.raw import (
     broker,
     on_uvloop,
     request,
+    until,
     with_broker,
 )
+from tests.server.test_authorization import ask
 
 ID = "writer"
 
@@ -57,11 +60,11 @@ def produce(
     return request(ApiKey.PRODUCE, version, message)
 
 
-def with_coordinator(folder: Path, scenario: Scenario) -> None:
+def with_coordinator(folder: Path, scenario: Scenario, **properties: Any) -> None:
     """A broker that also coordinates: its connection to itself and its timers stay to its end."""
 
     async def run() -> None:
-        async with broker(folder) as insight:
+        async with broker(folder, **properties) as insight:
 
             async def is_at_rest() -> None:
                 for client in insight.clients:
@@ -216,6 +219,30 @@ def test_t30_verification_can_be_switched_off(tmp_path: Path) -> None:
         assert codes(answer) == [ErrorCode.none]
 
     with_broker(tmp_path, scenario, transaction_partition_verification_enable="false")
+
+
+def test_t30_verification_is_switched_while_a_broker_runs(tmp_path: Path) -> None:
+    async def scenario(insight: Insight) -> None:
+        await insight.create("t")
+        client = await insight.connect()
+        await coordinator(insight, client)
+        admin = await insight.connect()
+        verification = insight.running.broker.verification
+        name = "transaction.partition.verification.enable"
+        for enabled, code in (
+            ("true", ErrorCode.transaction_abortable),
+            ("false", ErrorCode.none),
+            ("true", ErrorCode.transaction_abortable),
+        ):
+            pid, epoch = await producer(insight, client)
+            wanted = of(name=name, config_operation=0, value=enabled)
+            changed = of(resource_type=4, resource_name="", configs=(wanted,))
+            await ask(admin, ApiKey.INCREMENTAL_ALTER_CONFIGS, of(resources=(changed,)))
+            await until(lambda wanted=enabled == "true": verification.is_enabled is wanted)
+            answer = await client.ask(produce(("t", 0, written(pid, epoch))))
+            assert codes(answer) == [code]
+
+    with_coordinator(tmp_path, scenario)
 
 
 def test_t32_without_a_coordinator_the_producer_tries_again(tmp_path: Path) -> None:

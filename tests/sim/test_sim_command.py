@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import typer
@@ -9,6 +10,7 @@ import typer
 from barnabas.cli.exit_codes import Misused
 from barnabas.sim import seed_runner, sim_command
 from barnabas.sim.sim_run import Report
+from barnabas.sim.world.seed_settings import settings_of
 from barnabas.sim.world.trace import TraceLine
 
 
@@ -23,7 +25,7 @@ def report(seed: int, *broken: str, steps: int = 100) -> Report:
 def test_a_replay_prints_the_trace_and_a_summary(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(seed_runner, "run_seed", lambda seed, seconds: report(seed))
+    monkeypatch.setattr(seed_runner, "run_seed", lambda seed, seconds, **_: report(seed))
     sim_command.sim(seed=42)
     printed = capsys.readouterr().out
     assert "broker-0    is killed" in printed
@@ -41,7 +43,7 @@ def test_a_broken_law_is_printed_and_the_exit_code_is_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        seed_runner, "run_seed", lambda seed, seconds: report(seed, "lost write: [1]")
+        seed_runner, "run_seed", lambda seed, seconds, **_: report(seed, "lost write: [1]")
     )
     with pytest.raises(typer.Exit) as ended:
         sim_command.sim(seed=42)
@@ -56,7 +58,7 @@ def test_a_search_prints_totals_and_the_shortest_failing_run(
     for each in (report(1), report(2, "long", steps=90), report(3, "short", steps=50)):
         found.add(each)
     monkeypatch.setattr(seed_runner, "search", lambda seeds, **_: found)
-    monkeypatch.setattr(seed_runner, "shorten", lambda shortest: (shortest, 4.5))
+    monkeypatch.setattr(seed_runner, "shorten", lambda shortest, **_: (shortest, 4.5))
     for as_json in (False, True):
         with pytest.raises(typer.Exit):
             sim_command.sim(seeds="1..3", json=as_json)
@@ -69,6 +71,40 @@ def test_a_search_prints_totals_and_the_shortest_failing_run(
     parsed = json.loads("{" + document)
     assert parsed["failing"] == [{"seed": 2, "broken": ["long"]}, {"seed": 3, "broken": ["short"]}]
     assert parsed["simulated_hours_per_minute"] == 0.3
+
+
+def test_a_run_with_transactions_that_fails_is_replayed_with_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ran(seed: int, seconds: float | None, *_: object, transactions: bool) -> Report:
+        return report(seed, *(["torn transaction"] if transactions else []), steps=0)
+
+    def searched(seeds: range, *, transactions: bool, **_: object) -> seed_runner.Summary:
+        found = seed_runner.Summary(transactions=transactions)
+        for seed in seeds:
+            found.add(ran(seed, None, transactions=transactions))
+        return found
+
+    monkeypatch.setattr(seed_runner, "run_seed", ran)
+    monkeypatch.setattr(seed_runner, "search", searched)
+    sim_command.sim(seed=7)
+    with pytest.raises(typer.Exit):
+        sim_command.sim(seed=7, transactions=True)
+    with pytest.raises(typer.Exit):
+        sim_command.sim(seeds="7..8", transactions=True)
+    assert "to replay: barnabas sim --seed 7 --transactions" in capsys.readouterr().out
+    with pytest.raises(Misused, match="--without"):
+        sim_command.sim(seed=7, without="min_insync_check", transactions=True)
+
+
+def test_every_seed_has_transactions_if_asked_and_is_otherwise_the_same() -> None:
+    for seed in range(20):
+        chosen = settings_of(seed)
+        assert settings_of(seed, transactions=True) == replace(chosen, has_transactions=True)
+    found = seed_runner.Summary(transactions=True)
+    for seed in range(20):
+        found.add(report(seed))
+    assert found.transactional == found.seeds == 20
 
 
 @pytest.mark.parametrize("text", ["x", "3..1", "..", "1..", "-1..3", "1...3"])
@@ -98,7 +134,7 @@ def test_a_search_stops_at_its_time_limit_and_counts_all_runs() -> None:
 def test_a_failing_run_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[float] = []
 
-    def run_seed(seed: int, seconds: float, safeguards: object) -> Report:
+    def run_seed(seed: int, seconds: float, safeguards: object, **_: object) -> Report:
         tried.append(seconds)
         return report(seed, *(["lost"] if seconds > 10 else []), steps=int(seconds))
 
@@ -106,5 +142,5 @@ def test_a_failing_run_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
     shorter, seconds = seed_runner.shorten(report(1, "lost"))
     assert seconds == tried[-1] == min(each for each in tried if each > 10)
     assert shorter.steps == int(seconds)
-    monkeypatch.setattr(seed_runner, "run_seed", lambda *_: report(1))
+    monkeypatch.setattr(seed_runner, "run_seed", lambda *_, **__: report(1))
     assert seed_runner.shorten(report(1, "lost")) == (report(1, "lost"), None)

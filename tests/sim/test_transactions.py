@@ -32,6 +32,7 @@ def late_end(seed: int, version: int) -> Report:
 
 @pytest.mark.parametrize("seed", [11])
 def test_no_anomaly_is_found_under_all_faults(seed: int) -> None:
+    """T46"""
     report = run(replace(transactional(seed, 6.0), is_light=True))
     assert report.broken == ()
     assert report.operations > 100

@@ -5,6 +5,7 @@ import re
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -99,6 +100,13 @@ def test_broker_registration_is_as_kafka_keeps_it(
         lambda: layout.encode_broker(broker),
         lambda data: layout.decode_broker(B1, data),
     )
+
+
+def test_a_registration_after_an_expired_session_has_the_epoch_of_the_first_one() -> None:
+    again = replace(PLAIN_BROKER, first_epoch=77)
+    first, second = layout.encode_broker(PLAIN_BROKER), layout.encode_broker(again)
+    assert second == first.removesuffix(b"}") + b',"barnabas_first_epoch":77}'
+    assert layout.decode_broker(B1, second) == again
 
 
 def test_registrations_of_old_brokers_are_read() -> None:

@@ -73,6 +73,12 @@ class LiveBroker(NamedTuple):
     epoch: int
     registration: BrokerRegistration
 
+    @property
+    def first_epoch(self) -> int:
+        """The epoch in which its process registered first: it has run since."""
+        first = self.registration.first_epoch
+        return self.epoch if first is None else first
+
 
 @dataclass(slots=True)
 class AssignedTopic:

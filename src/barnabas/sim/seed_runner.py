@@ -22,7 +22,7 @@ _NS: Final = 1_000_000_000
 
 @dataclass(slots=True)
 class Summary:
-    """The totals of all runs so far."""
+    """The totals of all runs so far; with `transactions`, each had them."""
 
     seeds: int = 0
     operations: int = 0
@@ -31,6 +31,7 @@ class Summary:
     faults: Counter[str] = field(default_factory=Counter)
     failing: list[Report] = field(default_factory=list)
     transactional: int = 0  # seeds with transactions
+    transactions: bool = False
 
     @property
     def simulated_hours_per_minute(self) -> float:
@@ -43,7 +44,8 @@ class Summary:
 
     def add(self, report: Report) -> None:
         self.seeds += 1
-        self.transactional += settings_of(report.seed).has_transactions
+        settings = settings_of(report.seed, transactions=self.transactions)
+        self.transactional += settings.has_transactions
         self.operations += report.operations
         self.simulated_s += report.simulated_s
         self.faults += report.faults
@@ -52,13 +54,18 @@ class Summary:
 
 
 def run_seed(
-    seed: int, seconds: float | None = None, safeguards: Safeguards | None = None
+    seed: int,
+    seconds: float | None = None,
+    safeguards: Safeguards | None = None,
+    *,
+    transactions: bool = False,
 ) -> Report:
-    """Run one seed; `seconds` overrides how long its faults go on.
+    """Run one seed; `seconds` overrides how long its faults go on, `transactions` that half of the
+    seeds have none.
 
     In some seeds ACLs change, too, with the faults that leave the tree alone.
     """
-    settings = settings_of(seed, seconds)
+    settings = settings_of(seed, seconds, transactions=transactions)
     return run_with_acls(settings, safeguards) if has_acls(seed) else run(settings, safeguards)
 
 
@@ -69,6 +76,7 @@ def search(
     seconds: float | None = None,
     processes: int | None = None,
     safeguards: Safeguards | None = None,
+    transactions: bool = False,
     on_report: Callable[[Summary, Report], None] = lambda *_: None,
     stop_at_first: bool = False,
 ) -> Summary:
@@ -76,7 +84,7 @@ def search(
 
     Traces are kept only for runs that broke a law.
     """
-    summary, began = Summary(), machine_stopwatch()
+    summary, began = Summary(transactions=transactions), machine_stopwatch()
     left = iter(seeds)
     count = processes or os.cpu_count() or 1
     spawning = multiprocessing.get_context("spawn")
@@ -87,7 +95,8 @@ def search(
             while (
                 not is_over and len(waiting) < 2 * count and (seed := next(left, None)) is not None
             ):
-                waiting[pool.submit(_run_without_trace, seed, seconds, safeguards)] = seed
+                running = pool.submit(_run_without_trace, seed, seconds, safeguards, transactions)
+                waiting[running] = seed
             if not waiting:
                 return summary
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
@@ -102,11 +111,13 @@ def search(
                     del waiting[future]
 
 
-def shorten(report: Report, safeguards: Safeguards | None = None) -> tuple[Report, float | None]:
+def shorten(
+    report: Report, safeguards: Safeguards | None = None, *, transactions: bool = False
+) -> tuple[Report, float | None]:
     """The shortest failing run of the same seed, and its duration; None if it was not shortened."""
     seconds: float | None = None
     for tried in _shorter(settings_of(report.seed).duration_s):
-        shorter = run_seed(report.seed, tried, safeguards)
+        shorter = run_seed(report.seed, tried, safeguards, transactions=transactions)
         if not shorter.broken:
             continue
         report, seconds = shorter, tried
@@ -120,8 +131,10 @@ def _shorter(duration_s: float) -> Iterator[float]:
         yield round(duration_s * step / (MOST_SHORTENINGS + 1), 1)
 
 
-def _run_without_trace(seed: int, seconds: float | None, safeguards: Safeguards | None) -> Report:
-    report = run_seed(seed, seconds, safeguards)
+def _run_without_trace(
+    seed: int, seconds: float | None, safeguards: Safeguards | None, transactions: bool
+) -> Report:
+    report = run_seed(seed, seconds, safeguards, transactions=transactions)
     return report if report.broken else replace(report, lines=())
 
 

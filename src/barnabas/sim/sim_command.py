@@ -38,6 +38,10 @@ def sim(
         str | None,
         typer.Option(help="Disable a safeguard, such as min_insync_check."),
     ] = None,
+    transactions: Annotated[
+        bool,
+        typer.Option("--transactions", help="Every seed has transactions, not only half of them."),
+    ] = False,
     report: Annotated[
         Path | None,
         typer.Option(help="Write the results into docs/reliability.md."),
@@ -57,6 +61,7 @@ def sim(
       barnabas sim --seeds 1..1000 --minutes 10   search for a run that breaks a law
       barnabas sim --seed 1 --without min_insync_check
                                                   show what a safeguard prevents
+      barnabas sim --seeds 1..100 --transactions  search, with transactions in every seed
       barnabas sim --seeds 1..500 --report docs/reliability.md
                                                   search, and update the document
     """
@@ -64,12 +69,15 @@ def sim(
         raise Misused("specify either --seed N to replay or --seeds FIRST..LAST to search")
     if seed is None and without is not None:
         raise Misused("--without needs one run: specify --seed N")
+    if transactions and without is not None:
+        raise Misused("--transactions cannot be used with --without, which chooses the clients")
     if seed is not None and report is not None:
         raise Misused("--report needs many runs: specify --seeds FIRST..LAST")
     if seed is not None:
-        broken = _replay(seed, seconds, without, verbose, json)
+        broken = _replay(seed, seconds, without, transactions, verbose, json)
     else:
-        broken = _search(parse_seeds(seeds or ""), minutes, seconds, processes, report, json)
+        wanted = parse_seeds(seeds or "")
+        broken = _search(wanted, minutes, seconds, processes, transactions, report, json)
     if broken:
         raise typer.Exit(1)
 
@@ -89,11 +97,19 @@ def parse_seeds(text: str) -> range:
 
 
 def _replay(
-    seed: int, seconds: float | None, without: str | None, verbose: bool, json: bool
+    seed: int,
+    seconds: float | None,
+    without: str | None,
+    transactions: bool,
+    verbose: bool,
+    json: bool,
 ) -> bool:
     from barnabas.sim.seed_runner import run_seed
 
-    report = run_seed(seed, seconds) if without is None else _mutated(seed, without)
+    if without is None:
+        report = run_seed(seed, seconds, transactions=transactions)
+    else:
+        report = _mutated(seed, without)
     if json:
         show_json(_as_json(report))
         return bool(report.broken)
@@ -149,6 +165,7 @@ def _search(
     minutes: float | None,
     seconds: float | None,
     processes: int | None,
+    transactions: bool,
     report_at: Path | None,
     json: bool,
 ) -> bool:
@@ -176,12 +193,17 @@ def _search(
                 progress.console.print(f"seed {report.seed}: {report.broken[0]}", markup=False)
 
         summary = search(
-            seeds, minutes=minutes, seconds=seconds, processes=processes, on_report=on_report
+            seeds,
+            minutes=minutes,
+            seconds=seconds,
+            processes=processes,
+            transactions=transactions,
+            on_report=on_report,
         )
         shortest, shorter_s = summary.shortest, seconds
         if shortest is not None and seconds is None and shortest.steps:
             progress.update(task, description=f"shortening seed {shortest.seed}")
-            shortest, shorter_s = shorten(shortest)
+            shortest, shorter_s = shorten(shortest, transactions=transactions)
         if report_at is not None:
             progress.update(task, description="running without each safeguard")
             write(report_at, seeds, summary, list(find_all(processes)))
@@ -208,7 +230,7 @@ def _show_summary(summary: "Summary", shortest: "Report | None", seconds: float 
     failing = ", ".join(str(each.seed) for each in sorted(summary.failing, key=_seed)[:MOST_SHOWN])
     print(f"\n{len(summary.failing)} seeds fail: {failing}")
     _show_broken(shortest)
-    print(f"\nto replay: {_command(shortest, seconds)}")
+    print(f"\nto replay: {_command(shortest, seconds, summary.transactions)}")
 
 
 def _summary_as_json(
@@ -225,7 +247,7 @@ def _summary_as_json(
             {"seed": each.seed, "broken": list(each.broken)}
             for each in sorted(summary.failing, key=_seed)
         ],
-        "shortest": None if shortest is None else _command(shortest, seconds),
+        "shortest": None if shortest is None else _command(shortest, seconds, summary.transactions),
     }
 
 
@@ -233,9 +255,10 @@ def _seed(report: "Report") -> int:
     return report.seed
 
 
-def _command(report: "Report", seconds: float | None) -> str:
+def _command(report: "Report", seconds: float | None, transactions: bool) -> str:
     lasting = "" if seconds is None else f" --seconds {seconds:g}"
-    return f"barnabas sim --seed {report.seed}{lasting}"
+    forced = " --transactions" if transactions else ""
+    return f"barnabas sim --seed {report.seed}{lasting}{forced}"
 
 
 def _sorted(faults: Mapping[str, int]) -> dict[str, int]:

@@ -79,11 +79,16 @@ class VersionRange(NamedTuple):
     max_version: int
 
 
+_FIRST_EPOCH: Final = "barnabas_first_epoch"
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
     """The registration of a live broker. The czxid of its node is the broker epoch.
 
-    Without features (None) it is encoded as version 4, as before Kafka 2.7.
+    Without features (None) it is encoded as version 4, as before Kafka 2.7. `first_epoch` is the
+    broker epoch in which this process registered first, if its session expired since: Kafka has no
+    such key, and ignores it.
     """
 
     endpoints: tuple[Endpoint, ...]
@@ -91,6 +96,7 @@ class BrokerRegistration:
     rack: str | None = None
     jmx_port: int = -1
     features: Mapping[str, VersionRange] | None = field(default_factory=dict)
+    first_epoch: int | None = None
 
 
 def encode_broker(broker: BrokerRegistration) -> bytes:
@@ -111,6 +117,7 @@ def encode_broker(broker: BrokerRegistration) -> bytes:
             "host": first.host if first else None,
             "version": 4 if features is None else 5,
             "timestamp": str(broker.timestamp_ms),
+            **({} if broker.first_epoch is None else {_FIRST_EPOCH: broker.first_epoch}),
         }
     )
 
@@ -121,12 +128,14 @@ def decode_broker(broker_id: BrokerId, data: bytes) -> BrokerRegistration:
         fields = parsed(data)
         version, rack = integer(fields["version"]), fields.get("rack")
         features = mapping(fields.get("features") or {})
+        first_epoch = fields.get(_FIRST_EPOCH)
         return BrokerRegistration(
             endpoints=_endpoints(fields, version),
             timestamp_ms=int(fields.get("timestamp", -1)),
             rack=None if rack is None else text(rack),
             jmx_port=integer(fields.get("jmx_port", -1)),
             features=None if version < 5 else {name: _range(of) for name, of in features.items()},
+            first_epoch=None if first_epoch is None else integer(first_epoch),
         )
 
 

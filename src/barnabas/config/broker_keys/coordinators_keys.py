@@ -85,7 +85,7 @@ transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000 >=1 low ac
     How often transactions are checked for timeouts.
 transaction.remove.expired.transaction.cleanup.interval.ms int 3600000 >=1 low acts
     How often transactional ids are checked for expiration.
-transaction.partition.verification.enable boolean true - low cluster-wide
+transaction.partition.verification.enable boolean true - low cluster-wide acts
     Whether a partition is appended to only after it was added to the transaction.
 transactional.id.expiration.ms int 604800000 >=1 high acts
     How long an unused transactional id is remembered.

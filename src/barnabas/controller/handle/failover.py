@@ -97,13 +97,14 @@ def _initial_state(context: Context, partition: TopicPartition) -> PartitionStat
 async def _restarted_unseen(context: Context) -> AsyncIterator[PartitionReplica]:
     """In-sync replicas that restarted unseen while another in-sync replica kept running.
 
-    Their broker's epoch is newer than the partition's state. They may have lost unflushed records.
+    Their process is newer than the partition's state. They may have lost unflushed records. One
+    whose session expired has a newer epoch, too, and lost nothing.
     """
     async for partition, leadership in in_turns(context.leadership.items()):
         if context.is_deleting(partition.topic):
             continue
         online = [b for b in leadership.state.isr if context.is_online(b, partition)]
-        restarted = [b for b in online if context.live[b].epoch > leadership.zxid]
+        restarted = [b for b in online if context.live[b].first_epoch > leadership.zxid]
         if len(restarted) < len(online):
             for broker in restarted:
                 yield PartitionReplica(partition, broker)

@@ -149,6 +149,7 @@ class Registration:
         self._clock = clock
         self._patience_s = session_timeout_ms / 1000 + EXPIRY_MARGIN_S
         self.epoch = -1
+        self._first_epoch: int | None = None  # of this process
         self._least = -1  # requests to a lower epoch are stale
         # From the end of a session until the next registration is read.
         self._is_lost = False
@@ -195,6 +196,8 @@ class Registration:
             stat = await self._coordination.exists(path)
             if stat is not None and stat.ephemeral_owner == self._coordination.session_id:
                 self.epoch = self._least = stat.czxid
+                if self._first_epoch is None:
+                    self._first_epoch = self.epoch
                 self._is_lost = False
                 log.info("registered broker=%d epoch=%d", self._broker_id, self.epoch)
                 return
@@ -208,6 +211,7 @@ class Registration:
             timestamp_ms=self._clock.now_ms(),
             rack=image.rack,
             features=SUPPORTED,
+            first_epoch=self._first_epoch,
         )
 
     async def _outlive(self, path: str) -> None:

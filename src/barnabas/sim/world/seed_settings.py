@@ -96,8 +96,11 @@ class SeedSettings:
         return BrokerConfig.from_properties(properties)
 
 
-def settings_of(seed: int, duration_s: float | None = None) -> SeedSettings:
-    """The settings of a seed; `duration_s` overrides the duration."""
+def settings_of(
+    seed: int, duration_s: float | None = None, *, transactions: bool = False
+) -> SeedSettings:
+    """The settings of a seed; `duration_s` overrides the duration, `transactions` that half of the
+    seeds have none."""
     chosen = stream(seed, "setting")
     return SeedSettings(
         seed=seed,
@@ -108,7 +111,7 @@ def settings_of(seed: int, duration_s: float | None = None) -> SeedSettings:
         log_dirs=chosen.choice([1, 1, 2]),
         flushes_each=chosen.random() < 0.25,
         bits_rot=chosen.random() < 0.1,
-        has_transactions=chosen.random() < 0.5,
+        has_transactions=chosen.random() < 0.5 or transactions,
         hands_over=chosen.random() < 0.3,
     )
 
