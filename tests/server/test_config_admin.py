@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.server.cluster.config_admin import BROKER, TOPIC, Alteration, Operation, Resource
+from barnabas.server.cluster.config_admin import BROKER, TOPIC, Resource
+from barnabas.server.cluster.config_alterations import Alteration, Operation
 from barnabas.znodes import layout, paths
 from tests.server.raw import Insight, with_broker
 
