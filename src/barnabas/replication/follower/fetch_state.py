@@ -192,8 +192,8 @@ class Followings:
     def next_changes(self, now: float, settings: FetcherSettings, session: FetchSession) -> Changes:
         """The partitions to fetch if a session begins; else those due.
 
-        Those beyond `added_at_once` that the session does not have yet are due the next time. A
-        request is whole where the leader has no room for a session, which could grow.
+        Those beyond `added_at_once` that the session does not have yet are due the next time;
+        but each request names all if the leader has no room for a session, which could grow.
         An exceeded throttle may concern any partition, so all are checked then.
         """
         is_full = session.is_full

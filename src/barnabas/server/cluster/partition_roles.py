@@ -119,12 +119,13 @@ class PartitionRoles:
                     self._metadata.know_id(topic.topic_name, topic.topic_id)
             with self._changing():
                 for leadership in _leaderships(request):
-                    is_held = self._logs.get(leadership.topic_partition) is not None
+                    held = self._logs.get(leadership.topic_partition)
                     role, code = self._become(leadership, sources)
                     codes[leadership.topic_partition] = code
                     if code is ErrorCode.none and role:
                         roles[role] += 1
-                    work += 1 if is_held else CREATION
+                    is_created = self._logs.get(leadership.topic_partition) is not held
+                    work += CREATION if is_created else 1
                     if work >= AT_ONCE:
                         work = 0
                         await asyncio.sleep(0)
