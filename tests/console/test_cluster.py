@@ -261,6 +261,7 @@ def alone(cluster: Cluster) -> Iterator[str]:
     wanted = ConsumerGroupTopicPartitions("lonely", committed)
     client.alter_consumer_group_offsets([wanted])["lonely"].result(30)
     yield "alone"
+    client = admin.AdminClient({"bootstrap.servers": cluster.bootstrap})  # of today's controller
     client.delete_consumer_groups(["lonely"])["lonely"].result(30)
     client.delete_topics(["alone"])["alone"].result(30)
 

@@ -47,7 +47,7 @@ async def read_board(
     """Raises ClusterFailed"""
     states = {
         TopicPartition(name, each.partition): each
-        for name in {at.topic for at in moving}
+        for name in dict.fromkeys(at.topic for at in moving)
         if name in index.topics
         for each in read_partitions(index.topics[name])
     }
