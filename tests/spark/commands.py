@@ -16,7 +16,8 @@ class Ended(NamedTuple):
 
 
 def barnabas(*arguments: object) -> Ended:
-    out, err = io.StringIO(), io.StringIO()
+    written, err = io.BytesIO(), io.StringIO()
+    out = io.TextIOWrapper(written, "utf-8", write_through=True)  # some commands write bytes
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run([str(argument) for argument in arguments])
-    return Ended(code, out.getvalue(), err.getvalue())
+    return Ended(code, written.getvalue().decode(), err.getvalue())

@@ -97,14 +97,18 @@ def test_a_project_of_the_page_on_pipelines_runs(
 
 
 def test_the_commands_of_the_page_on_tables_run(
-    run: Run, spark: SparkSession, brokers: tuple[BrokerProcess, BrokerProcess]
+    run: Run, spark: SparkSession, brokers: tuple[BrokerProcess, BrokerProcess], tmp_path: Path
 ) -> None:
-    """The second line makes a table of another kind: not in the directory of the first."""
+    """The second line makes a table of another kind: not in the directory of the first.
+
+    The session is older than the test's directory, so the program gets its full name.
+    """
     for line in commands("docs/tables.md"):
         if line.startswith("barnabas pipeline"):
             run(line.replace("--to ./orders --schema", "--to ./typed --schema"))
     (program,) = of("python", page="docs/tables.md")
     expression = program.text.replace("localhost:9092", brokers[0].bootstrap)
+    expression = expression.replace("./orders", f"{tmp_path}/orders")
     view = eval(expression.strip(), {"spark": spark})
     assert started(view.count) == 3 * RECORDS
 

@@ -1,5 +1,6 @@
 """The programs of docs/quickstart.md and docs/spark.md run, and so do the commands of a backup."""
 
+import os
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.spark.commands import barnabas
 from tests.spark.conftest import create_topic, produce, started
 from tests.support.broker import BrokerProcess
-from tests.support.documents import TITLED, blocks, document
+from tests.support.documents import BIN, TITLED, blocks, document
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -33,6 +34,7 @@ def test_the_spark_job_of_the_quick_start_shows_what_was_sent(
     produce(served.bootstrap, topic, [{"value": b'{"id": 1, "cents": 250}'}])
     ran = subprocess.run(
         [sys.executable, "-c", here(program, served, topic, tmp_path)],
+        env={**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,
         text=True,
         timeout=500,
