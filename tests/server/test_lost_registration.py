@@ -46,16 +46,24 @@ def test_nothing_is_for_a_broker_between_two_registrations(tmp_path: Path) -> No
 
 def test_a_new_registration_says_since_when_the_process_runs(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
-        broker = insight.running.broker
-        session = vars(broker.topics)["_coordination"]
-        first = broker.registration.epoch
-        for _ in range(2):
-            data, stat = await session.get(paths.broker_path(BrokerId(0)))
-            known = layout.decode_broker(BrokerId(0), data).first_epoch
-            assert known == (None if stat.czxid == first else first)
-            lost = broker.registration.epoch
+        registration = insight.running.broker.registration
+        session = vars(insight.running.broker.topics)["_coordination"]
+        first = registration.epoch
+
+        async def first_epoch() -> int | None:
+            data, _ = await session.get(paths.broker_path(BrokerId(0)))
+            return layout.decode_broker(BrokerId(0), data).first_epoch
+
+        async def registered_again() -> None:
+            lost = registration.epoch
             await session.expire()
-            await until(lambda lost=lost: broker.registration.epoch > lost)
+            await until(lambda: registration.epoch > lost)
+
+        assert await first_epoch() is None
+        await registered_again()
+        assert await first_epoch() == first
+        await registered_again()
+        assert await first_epoch() == first
 
     with_broker(tmp_path, scenario)
 

@@ -224,23 +224,25 @@ def test_t30_verification_can_be_switched_off(tmp_path: Path) -> None:
 def test_t30_verification_is_switched_while_a_broker_runs(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
         await insight.create("t")
-        client = await insight.connect()
+        client, admin = await insight.connect(), await insight.connect()
         await coordinator(insight, client)
-        admin = await insight.connect()
         verification = insight.running.broker.verification
-        name = "transaction.partition.verification.enable"
-        for enabled, code in (
-            ("true", ErrorCode.transaction_abortable),
-            ("false", ErrorCode.none),
-            ("true", ErrorCode.transaction_abortable),
-        ):
-            pid, epoch = await producer(insight, client)
-            wanted = of(name=name, config_operation=0, value=enabled)
-            changed = of(resource_type=4, resource_name="", configs=(wanted,))
+
+        async def switch(enabled: bool) -> None:
+            name, value = "transaction.partition.verification.enable", str(enabled).lower()
+            config = of(name=name, config_operation=0, value=value)
+            changed = of(resource_type=4, resource_name="", configs=(config,))
             await ask(admin, ApiKey.INCREMENTAL_ALTER_CONFIGS, of(resources=(changed,)))
-            await until(lambda wanted=enabled == "true": verification.is_enabled is wanted)
-            answer = await client.ask(produce(("t", 0, written(pid, epoch))))
-            assert codes(answer) == [code]
+            await until(lambda: verification.is_enabled == enabled)
+
+        for enabled, code in (
+            (True, ErrorCode.transaction_abortable),
+            (False, ErrorCode.none),
+            (True, ErrorCode.transaction_abortable),
+        ):
+            await switch(enabled)
+            pid, epoch = await producer(insight, client)
+            assert codes(await client.ask(produce(("t", 0, written(pid, epoch))))) == [code]
 
     with_coordinator(tmp_path, scenario)
 

@@ -280,10 +280,14 @@ def _check_sequences(
 def _last_sequences(
     history: OperationHistory, final: FinalState
 ) -> dict[tuple[int, int, TopicPartition], int]:
-    """The last sequence of each producer in the final logs."""
+    """The last sequence of each producer that is in the final logs, or may have been compacted."""
     there = {value for end in final.partitions for _, value in end.records}
+
+    def may_be_gone(operation: ClientOperation, send: Send) -> bool:
+        return send.at.topic == COMPACTED and operation.outcome is not OperationOutcome.FAILED
+
     return {
         (send.producer_id, send.producer_epoch, send.at): send.sequence
-        for _, send in history.of(Send)
-        if not there.isdisjoint(send.values)
+        for operation, send in history.of(Send)
+        if not there.isdisjoint(send.values) or may_be_gone(operation, send)
     }
