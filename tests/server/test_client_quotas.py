@@ -164,8 +164,29 @@ def test_s37_a_fetch_beyond_its_quota_is_empty_and_a_small_quota_progresses(tmp_
                     assert answer.throttle_time.total_seconds() > 0
                     empty += 1
         assert empty
+        # Without the quota a response has no less than the client asks for.
+        assert await alter(admin, entity(client_id="raw"), consumer_byte_rate=None) == 0
+        answer = await client.ask(fetch(("t", 0, 0), max_wait_ms=0))
+        assert len(answer.responses[0].partitions[0].records) > 4 * 1_500
 
     with_broker(tmp_path, scenario, **WINDOWS)
+
+
+def test_a_client_without_a_quota_is_not_measured_though_others_have_one(tmp_path: Path) -> None:
+    async def scenario(broker: Insight) -> None:
+        await broker.create("t")
+        admin, client = await broker.connect(), await broker.connect()
+        assert await alter(admin, entity(client_id="other"), producer_byte_rate=1.0) == 0
+
+        async def measured() -> list[bool]:
+            await client.ask(produce(("t", 0, batch(bytes(5_000))), acks=1))
+            return [each.meters is not None for each in broker.connections._idle_watches]
+
+        assert await measured() == [False, False]
+        assert await alter(admin, entity(client_id="raw"), producer_byte_rate=1e9) == 0
+        assert await measured() == [False, True]
+
+    with_broker(tmp_path, scenario)
 
 
 def test_s37_a_forged_replica_id_does_not_exempt_from_the_quota(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Connection quotas: numbers and rates of connections, of a broker and of its listeners (S41)."""
 
 import asyncio
+import logging
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -118,6 +119,29 @@ def test_s41_limits_change_while_a_broker_runs(tmp_path: Path) -> None:
                 pass
 
     with_broker(tmp_path, scenario, listener_name_plaintext_max_connections=1)
+
+
+def test_s41_connections_used_least_recently_close_when_their_number_is_lowered(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def scenario(broker: Insight) -> None:
+        clients = [await broker.connect() for _ in range(4)]
+        for client in (clients[2], clients[0], clients[3], clients[1]):
+            assert await is_served(client)
+        wanted = of(name="max.connections", config_operation=0, value="2")
+        changed = of(resource_type=4, resource_name="0", configs=(wanted,))
+        answer = await ask(clients[1], ApiKey.INCREMENTAL_ALTER_CONFIGS, of(resources=(changed,)))
+        assert answer.responses[0].error_code == 0, answer
+        assert await clients[2].is_closed()
+        assert await clients[0].is_closed()
+        assert await is_served(clients[3])
+        assert await is_served(clients[1])
+        assert len(broker.connections) == 2
+
+    with_broker(tmp_path, scenario)
+    assert sum("max.connections=2 is exceeded" in line for line in caplog.messages) == 2
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,7 @@ class Node:
         dynamic = DynamicConfigs(
             state.configs,
             state.metadata,
-            state.quotas,
+            state.connections,
             state.leader_throttle,
             state.follower_throttle,
             state.move_throttle,
@@ -269,7 +269,6 @@ class Node:
             state.securities,
         )
         self._config_admin = ConfigAdmin(
-            state.coordination,
             state.broker_id,
             state.configs,
             state.metadata,

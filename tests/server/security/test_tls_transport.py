@@ -98,6 +98,27 @@ def test_a_client_that_closes_its_half_ends_the_connection_and_nothing_else(
     assert "Traceback" not in secure_broker.process.log()
 
 
+def test_s41_a_handshake_counts_as_a_connection_from_its_beginning(
+    start_secure: StartBroker,
+) -> None:
+    broker = start_secure({"max.connections": "2"})
+    address = ("127.0.0.1", broker.ports["SSL"])
+    with ExitStack() as stack:
+        half = [stack.enter_context(socket.create_connection(address, SOON)) for _ in range(2)]
+        with pytest.raises(OSError, match=r"EOF|reset|closed"):
+            connected(broker)
+        until(lambda: "max.connections=2 is reached" in broker.process.log(), "the log", SOON)
+        half.pop().close()
+        served = stack.enter_context(until(lambda: connected(broker), "a connection", SOON))
+        served.sendall(API_VERSIONS)
+        assert received(served)
+        half.pop().close()
+        # A handshake that has ended well counts once.
+        second = stack.enter_context(until(lambda: connected(broker), "a connection", SOON))
+        second.sendall(API_VERSIONS)
+        assert received(second)
+
+
 @pytest.mark.long
 def test_an_idle_connection_over_tls_costs_less_than_96_kb(start_secure: StartBroker) -> None:
     broker = start_secure({})

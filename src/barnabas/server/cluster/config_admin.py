@@ -3,7 +3,7 @@
 import asyncio
 import enum
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.base.errors import BrokerError, ConfigError, ErrorCode
@@ -12,7 +12,6 @@ from barnabas.config.broker_config import broker_key
 from barnabas.config.config_key import ConfigEntry, ConfigKey, ConfigType
 from barnabas.config.topic_keys import TOPIC_KEYS
 from barnabas.server.cluster.broker_loggers import alter_loggers, describe_loggers
-from barnabas.server.cluster.change_notifications import notify
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.dynamic_configs import DynamicConfigs
 from barnabas.server.cluster.metadata_cache import MetadataCache
@@ -20,9 +19,9 @@ from barnabas.server.cluster.quota_admin import QuotaAdmin
 from barnabas.server.cluster.topic_names import check_topic_name
 from barnabas.server.cluster.tree_errors import coordinating
 from barnabas.server.cluster.user_credentials import UserCredentials
-from barnabas.znodes import layout, paths
+from barnabas.znodes import paths
 from barnabas.znodes.paths import ConfigEntity
-from barnabas.znodes.tree import Coordination, NodeExists, NoNode
+from barnabas.znodes.tree import NoNode
 
 log = logging.getLogger("barnabas.configs")
 
@@ -76,7 +75,6 @@ class ConfigAdmin:
 
     def __init__(
         self,
-        coordination: Coordination,
         broker_id: BrokerId,
         configs: Configs,
         metadata: MetadataCache,
@@ -84,14 +82,13 @@ class ConfigAdmin:
         users: UserCredentials,
         quotas: QuotaAdmin,
     ) -> None:
-        self._coordination = coordination
         self._broker_id = broker_id
         self._configs = configs
         self._metadata = metadata
         self._dynamic = dynamic
         self._users = users
         self._quotas = quotas
-        # An alteration starts from the properties that the one before has left.
+        # Alterations by this broker never have to be tried again because of each other.
         self._one_at_a_time = asyncio.Lock()
 
     async def refresh(self, entity: ConfigEntity) -> None:
@@ -135,9 +132,12 @@ class ConfigAdmin:
         self, resource: Resource, wanted: Mapping[str, str], *, validate_only: bool
     ) -> None:
         """Set these properties of `resource` and no others. Raises BrokerError, nothing changed."""
-        async with self._one_at_a_time:
-            self._check_altered(resource)
-            await self._replace(resource, wanted, validate_only)
+
+        def set_all(config: dict[str, str]) -> None:
+            config.clear()
+            config.update(wanted)
+
+        await self._change(resource, set_all, validate_only)
 
     async def alter(
         self, resource: Resource, alterations: Sequence[Alteration], *, validate_only: bool
@@ -147,35 +147,44 @@ class ConfigAdmin:
             self._check_own(resource.name, "Node")
             alter_loggers(alterations, validate_only=validate_only)
             return
-        async with self._one_at_a_time:
-            self._check_altered(resource)
-            with coordinating():
-                wanted = await self._configs.read(self._entity(resource))
+
+        def apply_all(config: dict[str, str]) -> None:
             for alteration in alterations:
-                _apply(wanted, alteration, _key(resource, alteration.name))
-            await self._replace(resource, wanted, validate_only)
+                _apply(config, alteration, _key(resource, alteration.name))
 
-    async def _replace(
-        self, resource: Resource, wanted: Mapping[str, str], validate_only: bool
+        await self._change(resource, apply_all, validate_only)
+
+    async def _change(
+        self, resource: Resource, change: Callable[[dict[str, str]], None], validate_only: bool
     ) -> None:
-        self._check(resource, wanted)
-        if validate_only:
-            return
-        with coordinating():
-            await self._store(resource, wanted)
+        """Change the properties by compare-and-set: other brokers may alter them, too."""
+        self._check_altered(resource)
+        entity = self._entity(resource)
 
-    async def _store(self, resource: Resource, wanted: Mapping[str, str]) -> None:
-        log.info("config changed resource=%s keys=%s", resource, ",".join(sorted(wanted)) or "none")
-        if resource.type == TOPIC:
-            await self._write_topic(resource.name, wanted)
-            return
-        if resource.name:
-            await self._write(paths.broker_entity(self._broker_id), wanted)
-            self._configs.know_broker(wanted)
-        else:
-            await self._write(paths.broker_entity(None), wanted)
-            self._configs.know_cluster_default(wanted)
-        await self._dynamic.on_broker_changed()
+        def checked(config: dict[str, str]) -> None:
+            change(config)
+            self._check(resource, config)
+
+        async with self._one_at_a_time:
+            with coordinating():
+                if validate_only:
+                    checked(await self._configs.read(entity))
+                    return
+                changed = await self._stored(resource, entity, checked)
+                keys = ",".join(sorted(changed)) or "none"
+                log.info("config changed resource=%s keys=%s", resource, keys)
+                await self.refresh(entity)
+
+    async def _stored(
+        self, resource: Resource, entity: ConfigEntity, change: Callable[[dict[str, str]], None]
+    ) -> dict[str, str]:
+        """The changed properties. A topic that was deleted meanwhile gets no znode."""
+        try:
+            return await self._configs.change(entity, change, must_exist=resource.type == TOPIC)
+        except NoNode:
+            raise _no_topic(resource.name) from None
+        except ConfigError as e:
+            raise BrokerError(ErrorCode.invalid_request, str(e)) from e
 
     def _entity(self, resource: Resource) -> ConfigEntity:
         if resource.type == TOPIC:
@@ -239,35 +248,6 @@ class ConfigAdmin:
     def _check_topic(self, name: str) -> None:
         if self._metadata.topic(name) is None:
             raise _no_topic(name)
-
-    # -- the tree ------------------------------------------------------------
-
-    async def _write_topic(self, name: str, config: Mapping[str, str]) -> None:
-        """Store a topic's properties, unless it was deleted meanwhile: never create its znode."""
-        entity = paths.topic_entity(name)
-        try:
-            await self._coordination.set(paths.config_path(entity), layout.encode_config(config))
-        except NoNode:
-            raise _no_topic(name) from None
-        if self._metadata.topic(name) is not None:
-            self._configs.know_topic(name, config)
-            self._dynamic.on_topic_changed(name)
-        await self._notify(entity)
-
-    async def _write(self, entity: ConfigEntity, config: Mapping[str, str]) -> None:
-        """Store the properties, then notify all brokers, in Kafka's order."""
-        try:
-            path, data = paths.config_path(entity), self._configs.encoded(config)
-        except ConfigError as e:
-            raise BrokerError(ErrorCode.invalid_request, str(e)) from e
-        try:
-            await self._coordination.create(path, data, make_parents=True)
-        except NodeExists:
-            await self._coordination.set(path, data)
-        await self._notify(entity)
-
-    async def _notify(self, entity: ConfigEntity) -> None:
-        await notify(self._coordination, paths.CONFIG_CHANGE, layout.encode_config_change(entity))
 
 
 def _key(resource: Resource, name: str) -> ConfigKey | None:

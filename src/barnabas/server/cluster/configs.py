@@ -92,19 +92,28 @@ class Configs:
         return config, stat.version
 
     async def change(
-        self, entity: ConfigEntity, change: Callable[[dict[str, str]], None]
+        self,
+        entity: ConfigEntity,
+        change: Callable[[dict[str, str]], None],
+        *,
+        must_exist: bool = False,
     ) -> dict[str, str]:
         """Change the properties of an entity by compare-and-set, and announce it; returns them.
 
-        A user's credentials and quotas share a znode: a change of one never undoes the other's.
+        Changes by several brokers never undo each other, nor do those of a user's credentials
+        and quotas, which share a znode. `change` may be called several times.
 
         Raises  BrokerError, nothing changed: what `change` raises, or others change it, too
+                NoNode, if there is no such entity and it must exist
+                ConfigError, if a password cannot be encrypted
         """
         path = paths.config_path(entity)
         for _ in range(MOST_ATTEMPTS):
             config, version = await self._read(entity)
+            if version is None and must_exist:
+                raise NoNode(path)
             change(config)
-            data = layout.encode_config(config)
+            data = self._encoded(entity, config)
             try:
                 if version is None:
                     await self._coordination.create(path, data, make_parents=True)
@@ -117,9 +126,10 @@ class Configs:
             return config
         raise BrokerError(ErrorCode.unknown_server_error, f"Failed to update configs of {entity}")
 
-    def encoded(self, config: Mapping[str, str]) -> bytes:
-        """The data of a broker's znode. Raises ConfigError, if a password cannot be encrypted."""
-        return layout.encode_config(self._passwords.encoded(config))
+    def _encoded(self, entity: ConfigEntity, config: Mapping[str, str]) -> bytes:
+        if entity.startswith("brokers/"):
+            config = self._passwords.encoded(config)
+        return layout.encode_config(config)
 
     # -- topics --------------------------------------------------------------
 

@@ -14,8 +14,8 @@ from barnabas.replication.replication_throttle import ReplicationThrottle
 from barnabas.server.cluster.configs import Configs
 from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.cluster.partition_roles import PartitionRoles
-from barnabas.server.network.connection_quotas import ConnectionQuotas
 from barnabas.server.network.listener_security import ListenerSecurities
+from barnabas.server.network.open_connections import OpenConnections
 from barnabas.server.settings import limits
 
 log = logging.getLogger("barnabas.broker")
@@ -28,7 +28,7 @@ class DynamicConfigs:
         self,
         configs: Configs,
         metadata: MetadataCache,
-        quotas: ConnectionQuotas,
+        connections: OpenConnections,
         leader_throttle: ReplicationThrottle,
         follower_throttle: ReplicationThrottle,
         move_throttle: ReplicationThrottle,
@@ -39,7 +39,7 @@ class DynamicConfigs:
     ) -> None:
         self._configs = configs
         self._metadata = metadata
-        self._quotas = quotas
+        self._connections = connections
         self._leader_throttle = leader_throttle
         self._follower_throttle = follower_throttle
         self._move_throttle = move_throttle
@@ -57,7 +57,7 @@ class DynamicConfigs:
         config = self._configs.broker
         self._securities.follow(config)
         try:
-            await self._quotas.follow(limits(config))
+            await self._connections.follow(limits(config))
         except ConfigError as e:
             log.warning("connection limits not changed: %s", e)
         self._leader_throttle.bytes_per_second = config.long("leader.replication.throttled.rate")

@@ -11,12 +11,10 @@ import os
 import socket
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Final, Protocol
 
 from barnabas.base.flood_log import FloodLog
-
-if TYPE_CHECKING:
-    from barnabas.security.tls_listener import TlsListener
+from barnabas.server.network.handshakes import Handshakes
 
 log = logging.getLogger("barnabas.listeners")
 
@@ -45,27 +43,25 @@ class NewConnection(Protocol):
 class Acceptor:
     """Accepts the connections of a socket that is bound, from `start` to `close`.
 
-    With `tls` a connection is made after its handshake, which has `handshake_s`.
+    With `handshakes` they make a connection after its TLS handshake, not `new_connection`.
     """
 
     def __init__(
         self,
         bound: HasDescriptor,
         new_connection: NewConnection,
-        tls: "TlsListener | None" = None,
-        handshake_s: float = 30.0,
+        handshakes: Handshakes | None = None,
         floods: FloodLog | None = None,
     ) -> None:
         self._socket = socket.socket(fileno=os.dup(bound.fileno()))
         self._socket.setblocking(False)
         self._new_connection = new_connection
-        self._tls = tls
-        self._handshake_s = handshake_s
+        self._handshakes = handshakes
         self._floods = floods or FloodLog()
         self._is_reading = False
         self._loop = asyncio.get_running_loop()
         # Of those that are not connected yet: socket, its peer, and when it was accepted.
-        self._connecting: dict[asyncio.Task[object], tuple[socket.socket, str, float]] = {}
+        self._connecting: dict[asyncio.Task[None], tuple[socket.socket, str, float]] = {}
         self._again: asyncio.TimerHandle | None = None
 
     def start(self, backlog: int) -> None:
@@ -81,6 +77,8 @@ class Acceptor:
         if self._again is not None:
             self._again.cancel()
         self._socket.close()
+        if self._handshakes is not None:
+            self._handshakes.close()
 
     def _read(self) -> None:
         self._again = None
@@ -97,13 +95,10 @@ class Acceptor:
                 self._on_error(e)
                 return
             accepted.setblocking(False)
-            connecting = self._loop.connect_accepted_socket(
-                self._new_connection, accepted, **self._options()
-            )
-            task: asyncio.Task[object] = self._loop.create_task(connecting)
+            task = self._loop.create_task(self._connect(accepted, peer[0]))
             self._connecting[task] = (accepted, peer[0], self._loop.time())
             task.add_done_callback(self._on_connected)
-            if self._tls is not None and len(self._connecting) >= MOST_HANDSHAKES:
+            if self._handshakes is not None and len(self._connecting) >= MOST_HANDSHAKES:
                 self._is_reading = False
                 self._loop.remove_reader(self._socket)
                 self._end_stalled()
@@ -120,13 +115,13 @@ class Acceptor:
                     accepted.shutdown(socket.SHUT_RDWR)
         self._loop.call_later(STALLED_AFTER_S / 4, self._end_stalled)
 
-    def _options(self) -> dict[str, Any]:
-        if self._tls is None:
-            return {}
-        context = self._tls.context(self._loop.time())
-        return {"ssl": context, "ssl_handshake_timeout": self._handshake_s}
+    async def _connect(self, accepted: socket.socket, host: str) -> None:
+        if self._handshakes is not None:
+            await self._handshakes.connect(accepted, host)
+        else:
+            await self._loop.connect_accepted_socket(self._new_connection, accepted)
 
-    def _on_connected(self, task: "asyncio.Task[object]") -> None:
+    def _on_connected(self, task: "asyncio.Task[None]") -> None:
         _, host, _ = self._connecting.pop(task)
         is_free = len(self._connecting) < MOST_HANDSHAKES
         if is_free and not self._is_reading and self._again is None and self._socket.fileno() >= 0:

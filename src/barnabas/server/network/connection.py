@@ -140,7 +140,7 @@ class Connection(asyncio.BufferedProtocol):
         self._blocked_since = 0
         # While a client is beyond its quota none of its requests is served or read.
         self._throttling: asyncio.TimerHandle | None = None
-        self.meters: ClientMeters | None = None  # of its shortcuts, while anyone has a quota
+        self.meters: ClientMeters | None = None  # of its shortcuts, if it has a quota
         self.most_fetched: int | None = None  # bytes in one response, by its quota
         self.is_follower = False  # its last Fetch was one of a replica
         self.last_active = 0.0
@@ -188,8 +188,8 @@ class Connection(asyncio.BufferedProtocol):
         self._known.remember(frame, size, shortcut)
 
     def forget(self) -> None:
-        """Serve the next request the long way."""
-        self.meters = None
+        """Serve the next request the long way, where quotas are looked up."""
+        self.meters = self.most_fetched = None
         self._known.forget()
 
     def serve_with(self, serve: Serve, max_request_bytes: int) -> None:
@@ -302,7 +302,8 @@ class Connection(asyncio.BufferedProtocol):
             size = received.end - received.start
             if not meters.have_spare(known.is_produce, size, self._now()):
                 return False
-            began, queued, first = self._statistics.stopwatch(), self._queued, received.start
+            queued, first = self._queued, received.start
+            began = 0 if meters.request is None else self._statistics.stopwatch()
         start, served, last_size, self._queued, pending = serve_known(
             received.view,
             received.start,
@@ -316,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
         if not served:
             return False
         if meters is not None:
-            took = self._statistics.stopwatch() - began
+            took = 0 if meters.request is None else self._statistics.stopwatch() - began
             sent = self._queued - queued + (pending is not None)
             meters.spend(known.is_produce, start - first, sent, took)
         self._repeats += served
@@ -481,9 +482,8 @@ class Connection(asyncio.BufferedProtocol):
         self._throttling = self._loop.call_later(ms / 1000, self._on_throttled)
         self._pause_reading()
 
-    def close_later(self, ms: int) -> None:
-        """Serve nothing, and close then: the address opens connections faster than its quota."""
-        why = f"connection_creation_rate of {self.host} is exceeded"
+    def close_later(self, ms: int, why: str) -> None:
+        """Serve nothing, and close then."""
         self._throttling = self._loop.call_later(ms / 1000, self.close, why)
         self._pause_reading()
 

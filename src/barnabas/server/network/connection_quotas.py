@@ -3,7 +3,8 @@ and from one address.
 
 A connection beyond a number is closed; one beyond a rate waits, unread, or is closed later if the
 rate is that of its address. The listener of the other brokers, unless it is the only one, has only
-limits of its own: clients cannot shut brokers out.
+limits of its own: clients cannot shut brokers out. Connections over TLS count from the beginning
+of their handshakes.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import socket
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.base.errors import ConfigError
 from barnabas.security.client_quotas import ClientQuotas
@@ -56,6 +57,14 @@ class Limits:
         return {option: size for option, size in wanted.items() if size > 0}
 
 
+class Entry(NamedTuple):
+    """What becomes of a new connection: it may be refused, at once or later, or wait."""
+
+    refusal: str | None = None
+    close_after_ms: int = 0
+    delay_ms: int = 0
+
+
 class ConnectionQuotas:
     """Counts connections, and refuses those beyond the limits."""
 
@@ -67,6 +76,15 @@ class ConnectionQuotas:
         self._per_ip: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
         self._rates: dict[str, Meter] = {}  # by listener; of all by the empty name
+
+    def enter(self, host: str, listener: str, now: float) -> Entry:
+        """Count a connection from this address, until `remove`, and decide."""
+        refusal = self.add(host, listener)
+        if refusal is not None:
+            return Entry(refusal)
+        if throttle_ms := self.throttle_ms(host, now):
+            return Entry(f"connection_creation_rate of {host} is exceeded", throttle_ms)
+        return Entry(delay_ms=self.delay_ms(listener, now))
 
     def add(self, host: str, listener: str) -> str | None:
         """Count a connection from this address; returns why it is refused, or None."""
@@ -85,9 +103,11 @@ class ConnectionQuotas:
         return None
 
     @property
-    def is_exceeded(self) -> bool:
-        """True if brokers have connected beyond `max.connections`, which they may."""
-        return self._total > self.limits.max_connections
+    def excess(self) -> int:
+        """How many connections there are beyond `max.connections`: brokers may connect beyond it,
+        and it may be lowered.
+        """
+        return max(0, self._total - self.limits.max_connections)
 
     def throttle_ms(self, host: str, now: float) -> int:
         """For how long a new connection from this address waits to be closed; 0: it may stay."""
@@ -130,7 +150,7 @@ class ConnectionQuotas:
             del self._per_ip[host]
 
     async def follow(self, limits: Limits) -> None:
-        """Use these limits from now on; the connections of now may stay.
+        """Use these limits for new connections; `excess` says how many of now are too many.
 
         Raises  ConfigError, nothing changed, if one of `per_ip_overrides` is no known host
         """

@@ -3,6 +3,7 @@ end.
 """
 
 import asyncio
+import heapq
 from typing import Final
 
 from barnabas.base.flood_log import FloodLog
@@ -10,7 +11,7 @@ from barnabas.base.freed_memory import return_freed_memory
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import NEVER_MS, TimerTask
 from barnabas.server.network.connection import Connection
-from barnabas.server.network.connection_quotas import ConnectionQuotas
+from barnabas.server.network.connection_quotas import ConnectionQuotas, Entry, Limits
 from barnabas.server.network.request_memory import RequestMemory
 
 # How long a stopping broker waits for clients to read their last responses.
@@ -34,6 +35,8 @@ class OpenConnections:
         self._stall_watch = _StallWatch(self.memory, quotas.limits.receive_stall_timeout_ms, timer)
         self._lost = _LostConnections(timer)
         self.floods = FloodLog()
+        # Of connections whose TLS handshakes have not ended, the addresses.
+        self._handshakes: dict[Connection, str] = {}
         self._all_gone = asyncio.Event()
         self._closing = False
 
@@ -50,30 +53,50 @@ class OpenConnections:
             self._timer,
         )
         self._idle_watches[connection] = watch
-        refusal = self._quotas.add(connection.host, connection.listener)
+        entry = Entry()
+        if self._handshakes.pop(connection, None) is None:
+            entry = self._quotas.enter(connection.host, connection.listener, connection.now())
         if self._closing:
             return "the broker stops"
-        if refusal is None:
-            watch.arm()
-            if self._quotas.is_exceeded:
-                self._make_room()
-            if throttle_ms := self._quotas.throttle_ms(connection.host, connection.now()):
-                connection.close_later(throttle_ms)
-            elif delay_ms := self._quotas.delay_ms(connection.listener, connection.now()):
-                connection.throttle(delay_ms)
-        return refusal
+        if entry.refusal is not None and not entry.close_after_ms:
+            return entry.refusal
+        watch.arm()
+        self.close_excess()
+        if entry.refusal is not None:
+            connection.close_later(entry.close_after_ms, entry.refusal)
+        elif entry.delay_ms:
+            connection.throttle(entry.delay_ms)
+        return None
 
-    def _make_room(self) -> None:
-        """Close the client's connection that was used least recently: another broker connects."""
+    def begin_handshake(self, connection: Connection, host: str) -> Entry:
+        """Count a connection that is not made before its TLS handshake has ended."""
+        self._handshakes[connection] = host
+        return self._quotas.enter(host, connection.listener, connection.now())
+
+    def end_handshake(self, connection: Connection) -> None:
+        """Count the connection no more, unless it was admitted."""
+        host = self._handshakes.pop(connection, None)
+        if host is not None:
+            self._quotas.remove(host, connection.listener)
+
+    def close_excess(self) -> None:
+        """Close the clients' connections that were used least recently, as many as there are
+        beyond `max.connections`: a broker connected, or it was lowered.
+        """
+        excess = self._quotas.excess
+        if not excess:
+            return
         protected = self._quotas.limits.protected_listener
-        others = [
-            each
-            for each in self._idle_watches
-            if each.listener != protected and not each.is_closing
-        ]
-        if others:
-            least = min(others, key=lambda each: each.last_active)
-            least.close("max.connections is reached, and a broker connects")
+        others = [each for each in self._idle_watches if each.listener != protected]
+        staying = [each for each in others if not each.is_closing]
+        count = excess - (len(others) - len(staying))
+        for each in heapq.nsmallest(count, staying, key=lambda each: each.last_active):
+            each.close(f"max.connections={self._quotas.limits.max_connections} is exceeded")
+
+    async def follow(self, limits: Limits) -> None:
+        """Use these limits from now on. Raises ConfigError, nothing changed."""
+        await self._quotas.follow(limits)
+        self.close_excess()
 
     def lost(self, connection: Connection) -> None:
         self._timer.cancel(self._idle_watches.pop(connection))

@@ -4,15 +4,17 @@ import asyncio
 import logging
 import os
 import socket
+from collections.abc import Callable
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.failures import FailureChannel
 from barnabas.config.listeners import Listener
 from barnabas.server.metrics.request_statistics import RequestStatistics
-from barnabas.server.network.acceptor import Acceptor, NewConnection, allowed_backlog
+from barnabas.server.network.acceptor import Acceptor, allowed_backlog
 from barnabas.server.network.connection import Connection
 from barnabas.server.network.connection_ports import Serve
 from barnabas.server.network.connection_quotas import ConnectionQuotas
+from barnabas.server.network.handshakes import Handshakes
 from barnabas.server.network.listener_security import ListenerSecurities
 from barnabas.server.network.open_connections import OpenConnections
 
@@ -89,7 +91,7 @@ class SocketServer:
         return listener._replace(port=server.sockets[0].getsockname()[1])
 
     async def _accept(
-        self, server: asyncio.Server, connection: NewConnection, listener: Listener
+        self, server: asyncio.Server, connection: Callable[[], Connection], listener: Listener
     ) -> None:
         """Begin to accept connections."""
         wanted = self._quotas.limits.socket_listen_backlog_size
@@ -102,14 +104,14 @@ class SocketServer:
         if not self._accepts_itself and tls is None:
             await server.start_serving()
             return
+        handshakes = None
+        if securities is not None and tls is not None:
+            timeout_s = securities.handshake_timeout_s
+            handshakes = Handshakes(tls, timeout_s, self.connections, connection)
         for bound in server.sockets:
-            acceptor = Acceptor(bound, connection, tls, self._handshake_s, self.connections.floods)
+            acceptor = Acceptor(bound, connection, handshakes, self.connections.floods)
             acceptor.start(backlog)
             self._acceptors.append(acceptor)
-
-    @property
-    def _handshake_s(self) -> float:
-        return 30.0 if self._securities is None else self._securities.handshake_timeout_s
 
     async def close(self) -> None:
         """Accept no more connections, and end those of now once their last response is sent."""

@@ -50,16 +50,16 @@ class Throttle:
 
     def meters(self, connection: Connection, client_id: str | None) -> ClientMeters | None:
         """The meters of the client, None if it has no quota. Also caps its next fetch."""
-        now = connection.now()
-        meters = self._quotas.of(connection.principal.name, client_id or "", now)
+        found = self._quotas.of(connection.principal.name, client_id or "", connection.now())
+        meters = found if found else None
         if meters is not connection.meters:
             connection.forget()  # its shortcuts count for the meters of before
             connection.meters = meters
-        consume = meters.consume
+        consume = found.consume
         connection.most_fetched = (
             None if consume is None else consume.most_at_once(*self._quotas.window)
         )
-        return meters if meters else None
+        return meters
 
     def on_response(
         self,
