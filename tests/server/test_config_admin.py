@@ -8,7 +8,6 @@ import pytest
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server.cluster.config_admin import BROKER, TOPIC, Alteration, Operation, Resource
 from barnabas.znodes import layout, paths
-from barnabas.znodes.tree import NoNode
 from tests.server.raw import Insight, with_broker
 
 
@@ -24,11 +23,12 @@ class Interfering:
         return getattr(self._tree, name)
 
     async def get(self, path: str, *rest: Any) -> Any:
-        found = await self._tree.get(path, *rest)
-        if path == self._path and self._interfere is not None:
-            interfere, self._interfere = self._interfere, None
-            await interfere()
-        return found
+        try:
+            return await self._tree.get(path, *rest)
+        finally:
+            if path == self._path and self._interfere is not None:
+                interfere, self._interfere = self._interfere, None
+                await interfere()
 
 
 def setting(key: str, value: str) -> list[Alteration]:
@@ -68,15 +68,7 @@ def test_two_changes_of_the_defaults_of_all_brokers_do_not_undo_each_other(tmp_p
         configs: Any = state.configs
         path = paths.config_path(entity)
 
-        class Missing(Interfering):
-            async def get(self, path: str, *rest: Any) -> Any:
-                try:
-                    return await super().get(path, *rest)
-                except NoNode:
-                    await other()
-                    raise
-
-        configs._coordination = Missing(tree, path, None)
+        configs._coordination = Interfering(tree, path, other)
         await admin.alter(
             Resource(BROKER, ""), setting("max.connections", "99"), validate_only=False
         )

@@ -15,7 +15,7 @@ from barnabas.server.network.open_connections import OpenConnections
 from barnabas.server.settings import limits
 from barnabas.wire.apis import ApiKey
 from tests.server.api_requests import of
-from tests.server.raw import Insight, RawClient, with_broker
+from tests.server.raw import Insight, RawClient, until, with_broker
 from tests.server.test_authorization import ask
 
 INSIDE, OUTSIDE = "INSIDE", "OUTSIDE"
@@ -130,6 +130,8 @@ def test_s41_connections_used_least_recently_close_when_their_number_is_lowered(
         clients = [await broker.connect() for _ in range(4)]
         for client in (clients[2], clients[0], clients[3], clients[1]):
             assert await is_served(client)
+            served_at = asyncio.get_running_loop().time()
+            await until(lambda at=served_at: asyncio.get_running_loop().time() > at)
         wanted = of(name="max.connections", config_operation=0, value="2")
         changed = of(resource_type=4, resource_name="0", configs=(wanted,))
         answer = await ask(clients[1], ApiKey.INCREMENTAL_ALTER_CONFIGS, of(resources=(changed,)))

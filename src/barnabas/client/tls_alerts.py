@@ -5,7 +5,8 @@ buffer. The client takes that for a broken network and connects again and again.
 """
 
 import ssl
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 # Reasons of OpenSSL for bytes that are not TLS: there is no alert to send.
 _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST"})
@@ -18,6 +19,21 @@ class AlertingObject(ssl.SSLObject):
     """
 
     _failure: ssl.SSLError | None = None
+    _sslobj: Any
+
+    # Without a Python function around each: the loop calls them for every record, and a client
+    # may send two records a message.
+    @property
+    def read(self) -> Callable[..., Any]:
+        return self._sslobj.read
+
+    @property
+    def write(self) -> Callable[..., int]:
+        return self._sslobj.write
+
+    @property
+    def pending(self) -> Callable[[], int]:
+        return self._sslobj.pending
 
     @staticmethod
     def on_failure(reason: str) -> None:
