@@ -43,7 +43,7 @@ async def ended(client: socket.socket) -> bool:
     return await asyncio.get_running_loop().sock_recv(client, 1) == b""
 
 
-def test_a_connection_beyond_a_number_closes_at_once() -> None:
+def test_s41_a_connection_beyond_a_number_closes_at_once() -> None:
     async def scenario() -> None:
         _, client, accepted = await refused(0)
         assert accepted.fileno() == -1
@@ -53,7 +53,7 @@ def test_a_connection_beyond_a_number_closes_at_once() -> None:
     on_uvloop(scenario())
 
 
-def test_a_connection_beyond_the_rate_of_its_address_closes_later() -> None:
+def test_s41_a_connection_beyond_the_rate_of_its_address_closes_later() -> None:
     async def scenario() -> None:
         _, client, accepted = await refused(20)
         assert accepted.fileno() != -1
@@ -63,7 +63,7 @@ def test_a_connection_beyond_the_rate_of_its_address_closes_later() -> None:
     on_uvloop(scenario())
 
 
-def test_connections_that_wait_to_be_closed_close_with_the_listener() -> None:
+def test_s41_connections_that_wait_to_be_closed_close_with_the_listener() -> None:
     async def scenario() -> None:
         handshakes, client, _ = await refused(60_000)
         handshakes.close()
