@@ -1,4 +1,4 @@
-"""TLS handshakes: what becomes of a connection that a quota refuses before its handshake."""
+"""TLS handshakes: the end of a connection that a quota refuses before its handshake."""
 
 import asyncio
 import socket
@@ -30,10 +30,10 @@ async def refused(close_after_ms: int) -> tuple[Handshakes, socket.socket, socke
     """The handshakes, the client, and its connection that was refused."""
     registry, tls, connection = Refusing(close_after_ms), object(), object()
     handshakes: Any = Handshakes
-    made = handshakes(tls, 1.0, registry, lambda: connection)
+    made = handshakes(tls, 1.0, registry)
     client, accepted = socket.socketpair()
     with pytest.raises(ConnectionRefusedError, match="too many"):
-        await made.connect(accepted, "::1")
+        await made.connect(connection, accepted, "::1")
     assert registry.counted == 0
     client.setblocking(False)
     return made, client, accepted
