@@ -121,6 +121,13 @@ def test_s41_limits_change_while_a_broker_runs(tmp_path: Path) -> None:
     with_broker(tmp_path, scenario, listener_name_plaintext_max_connections=1)
 
 
+async def later() -> None:
+    """Return when the clock of the loop shows another time."""
+    loop = asyncio.get_running_loop()
+    now = loop.time()
+    await until(lambda: loop.time() > now)
+
+
 def test_s41_connections_used_least_recently_close_when_their_number_is_lowered(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -130,8 +137,7 @@ def test_s41_connections_used_least_recently_close_when_their_number_is_lowered(
         clients = [await broker.connect() for _ in range(4)]
         for client in (clients[2], clients[0], clients[3], clients[1]):
             assert await is_served(client)
-            served_at = asyncio.get_running_loop().time()
-            await until(lambda at=served_at: asyncio.get_running_loop().time() > at)
+            await later()
         wanted = of(name="max.connections", config_operation=0, value="2")
         changed = of(resource_type=4, resource_name="0", configs=(wanted,))
         answer = await ask(clients[1], ApiKey.INCREMENTAL_ALTER_CONFIGS, of(resources=(changed,)))

@@ -1,4 +1,4 @@
-"""TLS handshakes: what becomes of a connection that a quota refuses before its handshake."""
+"""TLS handshakes: the end of a connection that a quota refuses before its handshake."""
 
 import asyncio
 import socket
@@ -30,10 +30,10 @@ async def refused(close_after_ms: int) -> tuple[Handshakes, socket.socket, socke
     """The handshakes, the client, and its connection that was refused."""
     registry, tls, connection = Refusing(close_after_ms), object(), object()
     handshakes: Any = Handshakes
-    made = handshakes(tls, 1.0, registry, lambda: connection)
+    made = handshakes(tls, 1.0, registry)
     client, accepted = socket.socketpair()
     with pytest.raises(ConnectionRefusedError, match="too many"):
-        await made.connect(accepted, "::1")
+        await made.connect(connection, accepted, "::1")
     assert registry.counted == 0
     client.setblocking(False)
     return made, client, accepted
@@ -43,7 +43,7 @@ async def ended(client: socket.socket) -> bool:
     return await asyncio.get_running_loop().sock_recv(client, 1) == b""
 
 
-def test_a_connection_beyond_a_number_closes_at_once() -> None:
+def test_s41_a_connection_beyond_a_number_closes_at_once() -> None:
     async def scenario() -> None:
         _, client, accepted = await refused(0)
         assert accepted.fileno() == -1
@@ -53,7 +53,7 @@ def test_a_connection_beyond_a_number_closes_at_once() -> None:
     on_uvloop(scenario())
 
 
-def test_a_connection_beyond_the_rate_of_its_address_closes_later() -> None:
+def test_s41_a_connection_beyond_the_rate_of_its_address_closes_later() -> None:
     async def scenario() -> None:
         _, client, accepted = await refused(20)
         assert accepted.fileno() != -1
@@ -63,7 +63,7 @@ def test_a_connection_beyond_the_rate_of_its_address_closes_later() -> None:
     on_uvloop(scenario())
 
 
-def test_connections_that_wait_to_be_closed_close_with_the_listener() -> None:
+def test_s41_connections_that_wait_to_be_closed_close_with_the_listener() -> None:
     async def scenario() -> None:
         handshakes, client, _ = await refused(60_000)
         handshakes.close()

@@ -93,7 +93,7 @@ def test_notices_of_changed_configs_do_not_pile_up(tmp_path: Path) -> None:
         for number in range(NOTIFICATIONS_KEPT + 5):
             change = [Alteration("retention.ms", Operation.SET, str(number))]
             await configs.alter(Resource(TOPIC, "orders"), change, validate_only=False)
-        kept = await configs._coordination.children(paths.CONFIG_CHANGES)
+        kept = await insight.state.coordination.children(paths.CONFIG_CHANGES)
         assert len(kept) == NOTIFICATIONS_KEPT
         assert paths.sequence_number(kept[-1]) == NOTIFICATIONS_KEPT + 4
 

@@ -5,7 +5,6 @@ buffer. The client takes that for a broken network and connects again and again.
 """
 
 import ssl
-from collections.abc import Callable
 from typing import Any, Final
 
 # Reasons of OpenSSL for bytes that are not TLS: there is no alert to send.
@@ -24,15 +23,15 @@ class AlertingObject(ssl.SSLObject):
     # Without a Python function around each: the loop calls them for every record, and a client
     # may send two records a message.
     @property
-    def read(self) -> Callable[..., Any]:
+    def read(self) -> Any:
         return self._sslobj.read
 
     @property
-    def write(self) -> Callable[..., int]:
+    def write(self) -> Any:
         return self._sslobj.write
 
     @property
-    def pending(self) -> Callable[[], int]:
+    def pending(self) -> Any:
         return self._sslobj.pending
 
     @staticmethod

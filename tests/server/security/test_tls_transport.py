@@ -119,6 +119,23 @@ def test_s41_a_handshake_counts_as_a_connection_from_its_beginning(
         assert received(second)
 
 
+@pytest.mark.parametrize("record_bytes", [7, 1_000, 20_000])
+def test_requests_in_tls_records_of_any_size_are_served(
+    secure_broker: SecureBroker, record_bytes: int
+) -> None:
+    client_id = b"c" * 9_000
+    body = struct.pack(">hhih", 18, 0, 1, len(client_id)) + client_id
+    requests = (struct.pack(">i", len(body)) + body) * 3
+    with connected(secure_broker) as sock:
+        for start in range(0, len(requests), record_bytes):
+            sock.sendall(requests[start : start + record_bytes])
+        for _ in range(3):
+            assert read_response(sock)
+        sock.sendall(API_VERSIONS[:9])
+        sock.sendall(API_VERSIONS[9:])
+        assert read_response(sock)
+
+
 @pytest.mark.long
 def test_an_idle_connection_over_tls_costs_less_than_96_kb(start_secure: StartBroker) -> None:
     broker = start_secure({})

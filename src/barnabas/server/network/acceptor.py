@@ -11,7 +11,7 @@ import os
 import socket
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from barnabas.base.flood_log import FloodLog
 from barnabas.server.network.handshakes import Handshakes
@@ -37,13 +37,13 @@ class HasDescriptor(Protocol):
 class NewConnection(Protocol):
     """Makes the protocol of one more connection."""
 
-    def __call__(self) -> asyncio.BaseProtocol: ...
+    def __call__(self) -> Any: ...
 
 
 class Acceptor:
     """Accepts the connections of a socket that is bound, from `start` to `close`.
 
-    With `handshakes` they make a connection after its TLS handshake, not `new_connection`.
+    With `handshakes` a connection is made after its TLS handshake.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Acceptor:
 
     async def _connect(self, accepted: socket.socket, host: str) -> None:
         if self._handshakes is not None:
-            await self._handshakes.connect(accepted, host)
+            await self._handshakes.connect(self._new_connection(), accepted, host)
         else:
             await self._loop.connect_accepted_socket(self._new_connection, accepted)
 

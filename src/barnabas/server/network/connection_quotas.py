@@ -58,7 +58,7 @@ class Limits:
 
 
 class Entry(NamedTuple):
-    """What becomes of a new connection: it may be refused, at once or later, or wait."""
+    """The decision on a new connection: it may be refused, at once or later, or wait."""
 
     refusal: str | None = None
     close_after_ms: int = 0

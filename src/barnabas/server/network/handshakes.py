@@ -6,7 +6,6 @@ closed later if the rate is that of its address.
 
 import asyncio
 import socket
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.server.network.connection_quotas import Entry
@@ -25,30 +24,27 @@ class Registry(Protocol):
 
 
 class Handshakes:
-    """Makes connections of accepted sockets; a handshake has `timeout_s`."""
+    """Connects accepted sockets; a handshake has `timeout_s`."""
 
     def __init__(
         self,
         tls: "TlsListener",
         timeout_s: float,
         registry: Registry,
-        new_connection: "Callable[[], Connection]",
     ) -> None:
         self._tls = tls
         self._timeout_s = timeout_s
         self._registry = registry
-        self._new_connection = new_connection
         self._loop = asyncio.get_running_loop()
         # Beyond the rate of their address: closed later.
         self._closing: dict[socket.socket, asyncio.TimerHandle] = {}
 
-    async def connect(self, accepted: socket.socket, host: str) -> None:
-        """Make the connection once its handshake has ended.
+    async def connect(self, connection: "Connection", accepted: socket.socket, host: str) -> None:
+        """Give the connection its transport once its handshake has ended.
 
         Raises  ConnectionRefusedError, if a quota is exceeded
                 OSError, if the handshake fails
         """
-        connection = self._new_connection()
         entry = self._registry.begin_handshake(connection, host)
         try:
             if entry.refusal is not None:

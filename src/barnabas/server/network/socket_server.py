@@ -107,7 +107,7 @@ class SocketServer:
         handshakes = None
         if securities is not None and tls is not None:
             timeout_s = securities.handshake_timeout_s
-            handshakes = Handshakes(tls, timeout_s, self.connections, connection)
+            handshakes = Handshakes(tls, timeout_s, self.connections)
         for bound in server.sockets:
             acceptor = Acceptor(bound, connection, handshakes, self.connections.floods)
             acceptor.start(backlog)
