@@ -1,7 +1,7 @@
 """A stranger's three paths through docs/quickstart.md, from nothing, each with its limit of time.
 
-`make dist-test` walks them with what `make dist` built. The limits include pip; what it takes is
-printed apart, since it is the network's.
+`make dist-test` walks them with what `make dist` built. The limits include pip, unless the machine
+is busy with other work; what it takes is printed apart, since it is the network's.
 """
 
 import os
@@ -25,6 +25,7 @@ pytestmark = [
 ]
 
 PAGE: Final = document("docs/quickstart.md")
+BUSY: Final = os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
 FIRST_MESSAGE_S: Final = 60
 FAILING_TEST_S: Final = 300
 SPARK_JOB_S: Final = 300
@@ -45,7 +46,8 @@ class Stranger:
         self._began = time.monotonic()
         ran = self.run(line)
         assert ran.returncode == 0, ran.stderr
-        print(f"\n{line}: {time.monotonic() - self._began:.0f} s")
+        self._pip_s = time.monotonic() - self._began
+        print(f"\n{line}: {self._pip_s:.0f} s")
 
     def run(self, script: str) -> subprocess.CompletedProcess[str]:
         here = re.sub(
@@ -73,7 +75,7 @@ class Stranger:
     def took(self, what: str) -> float:
         seconds = time.monotonic() - self._began
         print(f"{what}: {seconds:.1f} s, with the installation")
-        return seconds
+        return seconds - self._pip_s if BUSY else seconds
 
 
 @pytest.fixture
