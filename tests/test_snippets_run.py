@@ -253,7 +253,7 @@ def test_clusters_start_as_the_pages_show(
 
 
 @pytest.mark.parametrize("line", [line for line in commands() if SIMULATION.search(line)])
-def test_simulations_run(line: str, tmp_path: Path) -> None:
+def test_simulations_run_as_the_pages_show(line: str, tmp_path: Path) -> None:
     """Two seeds instead of a thousand; a safeguard that is switched off is missed."""
     code = 1 if "--without" in line else 0
     Shell(tmp_path).run(line.replace("1..1000", "1..2"), code)
