@@ -271,6 +271,15 @@ def test_the_findings_are_text_with_what_to_do(offline: Barnabas, tmp_path: Path
     assert "         do: correct --data" in ended.lines
 
 
+def test_json_says_whether_a_cluster_was_checked(
+    cluster: Cluster, offline: Barnabas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BARNABAS_BOOTSTRAP", raising=False)
+    assert json.loads(offline("doctor", "--json").out)["cluster"] is None
+    named = offline("doctor", "--json", "-b", cluster.bootstrap_servers)
+    assert json.loads(named.out)["cluster"] == cluster.bootstrap_servers
+
+
 def test_the_document_lists_every_check() -> None:
     named = re.compile(r"(?:problem|warning)\(\s*\"([\w-]+)\"")
     sources = (SOURCE / "cli" / "doctor").glob("*.py")

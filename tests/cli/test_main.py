@@ -147,7 +147,7 @@ def test_a_missing_extra_is_reported_in_one_line_with_a_remedy(
     ended = offline("pipeline", "table", "orders", "--to", tmp_path / "t", "-b", "127.0.0.1:1")
     assert (ended.code, ended.out) == (1, b"")
     assert "deltalake is not installed" in ended.err
-    assert "pip install 'barnabas[all]'" in ended.err
+    assert "pip install 'barnabas[spark]'" in ended.err
     assert ended.err.count("\n") == 1
 
 

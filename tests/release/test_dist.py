@@ -152,7 +152,7 @@ def test_only_the_compiled_wheel_has_extensions(
 
 @pytest.mark.parametrize(
     ("command", "extra"),
-    [("console", "console"), ("demo", "spark"), ("pipeline archive orders --to archive", "all")],
+    [("console", "console"), ("demo", "spark"), ("pipeline archive orders --to archive", "spark")],
 )
 def test_a_command_without_its_extra_names_it(
     installed: Installed, bootstrap: str, command: str, extra: str

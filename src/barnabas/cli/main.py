@@ -41,7 +41,8 @@ def run(arguments: Sequence[str]) -> int:
         package = (missing.name or "barnabas").partition(".")[0]
         if package == "barnabas":
             raise
-        _complain(f"{package} is not installed: run pip install 'barnabas[all]'")
+        # The console names its own extra.
+        _complain(f"{package} is not installed: run pip install 'barnabas[spark]'")
         return FAILED
 
 

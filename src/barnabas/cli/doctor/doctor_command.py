@@ -60,7 +60,8 @@ def doctor(
     ]
     problems = [each for each in findings if each.level == "problem"]
     if json:
-        show_json({"ok": not problems, "findings": [each._asdict() for each in findings]})
+        listed = [each._asdict() for each in findings]
+        show_json({"ok": not problems, "cluster": bootstrap, "findings": listed})
     else:
         _show(findings, bootstrap)
     if problems:

@@ -77,7 +77,7 @@ def replay(
 
     Run the same command again to resume, or to replay records that the archive got since. No other
     producer may write to the topic meanwhile. A missing topic is created, with unlimited retention
-    time.
+    time; one whose retention time would delete the records is refused.
 
     \b
     Examples:
@@ -89,8 +89,9 @@ def replay(
     from barnabas.cli.client import ClusterClients
     from barnabas.spark.archive.archive_files import ArchiveDirectory
     from barnabas.spark.archive.archive_run import read_files
-    from barnabas.spark.replay.replay_run import Replayer, ReplaySpec, ensure_target
+    from barnabas.spark.replay.replay_run import Replayer, ReplaySpec
     from barnabas.spark.replay.replay_table import ReplayedTable
+    from barnabas.spark.replay.replay_target import ensure_target
 
     selection = _selection(topic, partitions, offsets, since, until)
     if (source is None) == (from_table is None):
@@ -110,7 +111,7 @@ def replay(
     place = spark_place(master, remote, conf, once=True)  # we resume at what is missing
     options = sink_options(source_options(bootstrap, properties), place)
     wanted = ReplaySpec(selection, to or topic, options, step)
-    target_id = ensure_target(cluster, manifest, wanted)
+    target_id = ensure_target(cluster, manifest, selection, to or topic)
     with spark_session("barnabas replay", place) as spark:
         replayer = Replayer(spark, cluster, folder, wanted, read)
         plan = unless_late(lambda: replayer.begin(target_id, again=again))

@@ -45,6 +45,16 @@ class ReplaySelection(NamedTuple):
             if any(self._may_be_in(part) for part in file.parts)
         ]
 
+    def oldest_ms(self, manifest: Manifest) -> int | None:
+        """The earliest timestamp that a selected record may have; None if no record is selected."""
+        found = [
+            max(part.first_timestamp, self.since_ms or 0)
+            for file in manifest.files_of(self.topic)
+            for part in file.parts
+            if self._may_be_in(part)
+        ]
+        return min(found, default=None)
+
     def _may_be_in(self, part: Part) -> bool:
         return (
             (not self.partitions or part.partition in self.partitions)
@@ -64,6 +74,10 @@ class PartitionPlan:
     last_offset: int
     checksum: int
     base_offset: int
+
+    def lost_before(self, start: int) -> bool:
+        """True if records of the plan are gone from a log that starts there."""
+        return self.records > 0 and start > self.base_offset
 
     def nothing_after(self, base_offset: int) -> "PartitionPlan":
         """An empty plan that remembers how far the archive was replayed."""

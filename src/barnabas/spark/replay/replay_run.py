@@ -4,16 +4,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.client import ClusterClients, admin, await_all, create_topics
+from barnabas.cli.client import ClusterClients
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive.archive_checksum import checksum_column
 from barnabas.spark.archive.archive_files import ArchiveDirectory
-from barnabas.spark.archive.archive_manifest import ArchivedFile, Manifest
+from barnabas.spark.archive.archive_manifest import ArchivedFile
 from barnabas.spark.archive.archive_run import read_files, read_ranges
 from barnabas.spark.archive.archive_source import (
     Bounds,
     PartitionRange,
-    snapshot_created,
     snapshot_topics,
 )
 from barnabas.spark.replay.replay_plan import (
@@ -44,47 +43,6 @@ class ReplaySpec(NamedTuple):
 class ReplayStep(NamedTuple):
     records: int  # written so far
     left: int
-
-
-def ensure_target(cluster: ClusterClients, manifest: Manifest, wanted: ReplaySpec) -> str:
-    """Return the id of the target topic; create it if it does not exist.
-
-    Raises  CommandFailed if it has too few partitions, uses LogAppendTime, or is the archived topic
-            itself
-    """
-    archived = manifest.topics[wanted.selection.topic]
-    client, metadata = cluster.admin()
-    if wanted.target not in metadata.topics:
-        # With limited retention old records would be deleted at once.
-        config = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
-        topic = admin.NewTopic(
-            wanted.target,
-            num_partitions=archived.partition_count,
-            replication_factor=-1,
-            config=config,
-        )
-        create_topics(client, [topic])
-        now = snapshot_created(cluster, wanted.target)
-    else:
-        resource = admin.ConfigResource(admin.RESOURCE_TOPIC, wanted.target)
-        [configs] = await_all(client.describe_configs([resource]))
-        if configs["message.timestamp.type"].value == "LogAppendTime":
-            raise CommandFailed(
-                f"topic {wanted.target} has message.timestamp.type=LogAppendTime, so records would"
-                " lose their timestamps; set it to CreateTime, or replay to another topic"
-            )
-        now = snapshot_topics(cluster, [wanted.target])[wanted.target]
-    if now.topic_id == archived.topic_id:
-        raise CommandFailed(
-            f"topic {wanted.target} is the archived topic itself and has these records;"
-            " name another topic with --to"
-        )
-    if len(now.bounds) < archived.partition_count:
-        raise CommandFailed(
-            f"topic {wanted.target} has {len(now.bounds)} partitions but the archive has"
-            f" {archived.partition_count}; add partitions, or replay to another topic"
-        )
-    return now.topic_id
 
 
 class Replayer:
@@ -131,6 +89,12 @@ class Replayer:
 
         Raises  CommandFailed if they differ
         """
+        for number, bounds in self._bounds().items():
+            if number in plan.partitions and plan.partitions[number].lost_before(bounds.start):
+                raise CommandFailed(
+                    f"{plan.target}-{number} lacks replayed records before offset {bounds.start}:"
+                    " its retention deleted them; replay to a topic that does not exist"
+                )
         with spark_failures("reading what was replayed"):
             found = self._checksums(plan)
         for number, each in plan.partitions.items():
