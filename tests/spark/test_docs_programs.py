@@ -20,9 +20,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 def here(text: str, broker: BrokerProcess, topic: str, folder: Path) -> str:
     """A block for this broker, with the test's own topic and directory."""
-    local = text.replace("127.0.0.1:9092", broker.bootstrap).replace(
-        "/data/checkpoints", f"{folder}"
-    )
+    local = text.replace("127.0.0.1:9092", broker.bootstrap).replace("./checkpoints", f"{folder}")
     return re.sub(r"(?<=[\"'])orders(?=[\"'])", topic, local)
 
 
@@ -54,6 +52,7 @@ def test_the_programs_and_queries_of_the_page_on_spark_run(
     exec(pushdown, names)
     exec(read, names)
     assert started(names["orders"].count) == 1
+    assert started(spark.table("revenue").count) == 1
     names["df"] = spark.createDataFrame([(7, 2.5)], "id INT, cents DOUBLE")
     names["stream"] = spark.readStream.format("rate").load().selectExpr("cast(value AS STRING)")
     exec(write, names)
