@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from barnabas.base.ports import free_port
 from barnabas.testing import Cluster
 from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
-from tests.support.documents import BIN
+from tests.support.documents import BIN, document
 from tests.support.snippets import commands, of
 from tests.test_snippets import RUN_IN
 
@@ -176,6 +176,13 @@ def test_the_commands_of_the_page_on_security_run(tmp_path: Path) -> None:
             if line.startswith("kcat") and shutil.which("kcat") is None:
                 continue
             shell.run(re.sub(r" -b \S+", "", line), said="secret\n")
+        (alice,) = (each.text for each in of("text") if 'username="alice"' in each.text)
+        of_alice = alice.replace("127.0.0.1:9092", shell.bootstrap)
+        (tmp_path / "alice.properties").write_text(of_alice)
+        (consume,) = re.findall(
+            r"`(barnabas consume .* alice.properties)`", document("docs/security.md")
+        )
+        shell.run(consume)
         (page,) = (each.text for each in of("text") if "barnabas tokens" in each.text)
         hmac = "HMAC"
         for line in page.splitlines():
