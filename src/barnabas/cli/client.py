@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
@@ -39,6 +40,9 @@ _ATTEMPTS_FOR_A_LEADER: Final = 5
 _RESOURCE: Final = re.compile(r"Invalid config value for resource ConfigResource\([^)]*\): ")
 
 _REFUSALS: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL)
+
+# Fatal errors are logged at every log_level; they are reported as errors, too.
+_SILENT: Final = logging.Logger("librdkafka", logging.CRITICAL + 1)
 
 Client = TypeVar("Client", AdminClient, Consumer, Producer)
 Result = TypeVar("Result")
@@ -80,7 +84,7 @@ class ClusterClients:
             "bootstrap.servers": self.bootstrap,
             "client.id": "barnabas-cli",
             "error_cb": self._errors.append,
-            **({} if "debug" in self._properties else {"log_level": 0}),
+            **({} if "debug" in self._properties else {"log_level": 0, "logger": _SILENT}),
             **settings,
             **self._properties,
         }
@@ -159,8 +163,8 @@ def await_leaders(
     for _ in range(_ATTEMPTS_FOR_A_LEADER):
         if not without_leader(metadata, topic, partitions):
             return
-        client.poll(_ATTEMPT_S)
         with contextlib.suppress(KafkaException):  # then by what was known before
+            client.poll(_ATTEMPT_S)
             metadata = client.list_topics(topic, timeout=_ATTEMPT_S)
     if missing := without_leader(metadata, topic, partitions):
         raise CommandFailed(missing)
