@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from barnabas.base.errors import ConfigError
-from barnabas.cli.connecting import CHECK_CREDENTIALS, OTHER_PROTOCOL, given_properties, is_refusal
+from barnabas.cli.connecting import CHECK_CREDENTIALS, given_properties, is_refusal, unreached
 from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.cli.options import parse_bootstrap, parse_pairs
 from barnabas.client.librdkafka_names import librdkafka_names
@@ -106,11 +106,10 @@ class ClusterClients:
             raise CommandFailed(
                 f"{self.bootstrap} refuses the connection{self._reason()}; {CHECK_CREDENTIALS}"
             )
-        why = self._reason() or f" ({OTHER_PROTOCOL})"
+        # librdkafka tells why no connection is made, but not why one is closed.
+        reason = self._reason()
         raise CommandFailed(
-            f"no Kafka broker answers at {self.bootstrap}{why};"
-            " start one with `barnabas server`, or name others with -b HOST:PORT[,...] or in"
-            " BARNABAS_BOOTSTRAP; name several brokers of a cluster, as any of them may be down"
+            unreached(self.bootstrap, reason, closed=bool(self._errors) and not reason)
         )
 
     def _reason(self) -> str:
