@@ -19,7 +19,6 @@ class Guarded(NamedTuple):
 
     open: str
     reader: tuple[str, ...]
-    sasl: str
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +42,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         f'sasl.jaas.config={MODULE} username="reader" password="secret";\n'
     )
     with broker.running():
-        yield Guarded(inside, ("-b", outside, "--command-config", str(login)), outside)
+        yield Guarded(inside, ("-b", outside, "--command-config", str(login)))
 
 
 @pytest.fixture
@@ -57,15 +56,31 @@ def orders(guarded: Guarded, offline: Barnabas) -> str:
     return "orders"
 
 
-@pytest.mark.parametrize("acks", ["all", "1"])
+@pytest.mark.parametrize(
+    ("acks", "error"),
+    [("all", "CLUSTER_AUTHORIZATION_FAILED"), ("1", "TOPIC_AUTHORIZATION_FAILED")],
+)
 def test_a_message_that_may_not_be_written_is_one_line_with_the_right_that_is_missing(
-    guarded: Guarded, orders: str, offline: Barnabas, acks: str
+    guarded: Guarded, orders: str, offline: Barnabas, acks: str, error: str
 ) -> None:
     ended = offline("produce", orders, "x", "--acks", acks, *guarded.reader)
     assert (ended.code, ended.out, ended.err.count("\n")) == (1, b"", 1), ended.err
     assert "0 messages delivered to orders, 1 failed" in ended.err
-    assert "AUTHORIZATION_FAILED" in ended.err
+    assert f"[{error}]" in ended.err
     assert "acls add --allow User:NAME --operation write --topic orders" in ended.err
+
+
+def test_an_idempotent_producer_needs_write_on_its_topic_alone(
+    guarded: Guarded, orders: str, offline: Barnabas
+) -> None:
+    write = ("--operation", "write", "--topic", "payments")
+    assert offline("topics", "create", "payments", "-b", guarded.open).code == 0
+    assert offline("acls", "add", "--allow", "User:reader", *write, "-b", guarded.open).code == 0
+    assert offline("produce", "payments", "x", *guarded.reader).code == 0
+    elsewhere = offline("produce", orders, "x", *guarded.reader)
+    assert "[TOPIC_AUTHORIZATION_FAILED]" in elsewhere.err
+    remove = ("acls", "remove", "--topic", "payments", "--yes")
+    assert offline(*remove, "-b", guarded.open).code == 0
 
 
 def test_reading_a_topic_needs_no_right_on_a_group(
