@@ -60,6 +60,8 @@ def test_a_cluster_with_dead_brokers_is_described_until_they_are_back(
     cluster.wait_for_isr("orders", isr={0, 2})
     code, found = checked(offline, "-b", cluster.address(0))
     assert code == 1
+    assert next(iter(found)) == "down"
+    assert found["down"]["what"].startswith("broker 1 is down")
     assert "start broker 1" in found["under-replicated"]["todo"]
     assert "min-isr" not in found
     cluster.restart(1)

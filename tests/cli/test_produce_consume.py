@@ -77,6 +77,8 @@ def test_tombstones_headers_keys_and_timestamps_are_delivered(
     assert third["ts"] == 1769860800000
     printed = barnabas("consume", topic, "-o", 2, "-p", 0, "--print", "key,headers,offset")
     assert printed.lines == ["fixed\ta=1,a=2=3\t2\tv"]
+    printed = barnabas("consume", topic, "-o", 2, "-p", 0, "--print", "key,value")
+    assert printed.lines == ["fixed\tv"]
     printed = barnabas("consume", topic, "-o", 2, "-p", 0, "--print", "time,timestamp")
     assert printed.lines == [f"2026-01-31T12:00:00.000Z\t{NOON}\tv"]
 

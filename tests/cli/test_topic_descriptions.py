@@ -69,3 +69,4 @@ def test_filters_leave_out_healthy_topics(topic: str, barnabas: Barnabas) -> Non
     ended = barnabas("topics", "describe", topic, "--at-min-isr", "--json")
     (found,) = json.loads(ended.out)
     assert (found["min_isr"], len(found["partitions"])) == (1, 2)
+    assert [each["states"] for each in found["partitions"]] == [[], []]  # text says ok

@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
@@ -12,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from barnabas.base.errors import ConfigError
-from barnabas.cli.connecting import CHECK_CREDENTIALS, OTHER_PROTOCOL, given_properties, is_refusal
+from barnabas.cli.connecting import CHECK_CREDENTIALS, given_properties, is_refusal, unreached
 from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.cli.options import parse_bootstrap, parse_pairs
 from barnabas.client.librdkafka_names import librdkafka_names
@@ -39,6 +40,9 @@ _ATTEMPTS_FOR_A_LEADER: Final = 5
 _RESOURCE: Final = re.compile(r"Invalid config value for resource ConfigResource\([^)]*\): ")
 
 _REFUSALS: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL)
+
+# Fatal errors are logged at every log_level; they are reported as errors, too.
+_SILENT: Final = logging.Logger("librdkafka", logging.CRITICAL + 1)
 
 Client = TypeVar("Client", AdminClient, Consumer, Producer)
 Result = TypeVar("Result")
@@ -80,7 +84,7 @@ class ClusterClients:
             "bootstrap.servers": self.bootstrap,
             "client.id": "barnabas-cli",
             "error_cb": self._errors.append,
-            **({} if "debug" in self._properties else {"log_level": 0}),
+            **({} if "debug" in self._properties else {"log_level": 0, "logger": _SILENT}),
             **settings,
             **self._properties,
         }
@@ -102,11 +106,10 @@ class ClusterClients:
             raise CommandFailed(
                 f"{self.bootstrap} refuses the connection{self._reason()}; {CHECK_CREDENTIALS}"
             )
-        why = self._reason() or f" ({OTHER_PROTOCOL})"
+        # librdkafka tells why no connection is made, but not why one is closed.
+        reason = self._reason()
         raise CommandFailed(
-            f"no Kafka broker answers at {self.bootstrap}{why};"
-            " start one with `barnabas server`, or name others with -b HOST:PORT[,...] or in"
-            " BARNABAS_BOOTSTRAP; name several brokers of a cluster, as any of them may be down"
+            unreached(self.bootstrap, reason, closed=bool(self._errors) and not reason)
         )
 
     def _reason(self) -> str:
@@ -159,8 +162,8 @@ def await_leaders(
     for _ in range(_ATTEMPTS_FOR_A_LEADER):
         if not without_leader(metadata, topic, partitions):
             return
-        client.poll(_ATTEMPT_S)
         with contextlib.suppress(KafkaException):  # then by what was known before
+            client.poll(_ATTEMPT_S)
             metadata = client.list_topics(topic, timeout=_ATTEMPT_S)
     if missing := without_leader(metadata, topic, partitions):
         raise CommandFailed(missing)

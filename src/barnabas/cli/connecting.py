@@ -25,9 +25,7 @@ _GIVEN: ContextVar[Mapping[str, str]] = ContextVar(
 )
 _BROKERS: Final = "bootstrap.servers"
 _OF_A_FILE: Final = (_BROKERS, "security.", "ssl.", "sasl.", "enable.ssl", "enable.sasl")
-OTHER_PROTOCOL: Final = (
-    "the listener may have another security.protocol than --command-config or -X says"
-)
+NOT_SPOKEN: Final = "accepts connections but does not speak"
 CHECK_CREDENTIALS: Final = "check user, password and stores in --command-config or -X"
 CommandConfig = Annotated[
     Path | None,
@@ -108,6 +106,27 @@ def given_security() -> "SecurityContext":
         return SecurityContext.of(properties)
     except ConfigError as wrong:
         raise Misused(str(wrong)) from None
+
+
+def unreached(bootstrap: str, reason: str, *, closed: bool) -> str:
+    """The words for brokers none of which answers.
+
+    `closed` is whether a connection was accepted and then closed, as a listener with TLS or SASL
+    does to a client without.
+    """
+    if closed:
+        protocol = given_properties().get("security.protocol", "PLAINTEXT")
+        return (
+            f"{bootstrap} {NOT_SPOKEN} {protocol} Kafka{reason}: the"
+            " listener may have another security.protocol, such as SSL or SASL_SSL; name it with"
+            " --command-config FILE or -X, or name another broker with -b HOST:PORT"
+        )
+    start = "start one with `barnabas server`, or " if "refused" in reason else ""
+    return (
+        f"no Kafka broker answers at {bootstrap}{reason}; {start}name others with"
+        " -b HOST:PORT[,...] or in BARNABAS_BOOTSTRAP; name several brokers of a cluster, as any"
+        " of them may be down"
+    )
 
 
 def is_refusal(why: str) -> bool:

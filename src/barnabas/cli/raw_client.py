@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from barnabas.base.errors import ErrorCode, PeerGone
-from barnabas.cli.connecting import CHECK_CREDENTIALS, OTHER_PROTOCOL, given_security, is_refusal
+from barnabas.cli.connecting import CHECK_CREDENTIALS, given_security, is_refusal, unreached
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.options import parse_bootstrap
 from barnabas.client.async_client import AsyncClient
@@ -167,11 +167,9 @@ class RawClient:
                 raise CommandFailed(
                     f"{self._bootstrap} refuses the connection ({reasons}); {CHECK_CREDENTIALS}"
                 ) from None
-            if _CLOSED in reasons:
-                reasons += f"; {OTHER_PROTOCOL}"
+            closed = _CLOSED in reasons
             raise CommandFailed(
-                f"no Kafka broker answers at {self._bootstrap} ({reasons});"
-                " start one with `barnabas server`, or name another with -b HOST:PORT"
+                unreached(self._bootstrap, f" ({reasons})", closed=closed)
             ) from None
         except (UnsupportedApi, AuthenticationFailed) as failed:
             raise CommandFailed(str(failed)) from None

@@ -1,7 +1,6 @@
 """`barnabas console`: a web page that shows a Kafka cluster, until Ctrl-C or SIGTERM."""
 
 import os
-from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -9,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from barnabas.cli.connecting import given_properties
-from barnabas.cli.exit_codes import CommandFailed, Misused
+from barnabas.cli.exit_codes import Misused
+from barnabas.cli.extras import check_console_installed
 from barnabas.cli.options import (
     DEFAULT_BOOTSTRAP,
     Bootstrap,
@@ -20,7 +20,6 @@ from barnabas.cli.options import (
 if TYPE_CHECKING:
     from barnabas.console.console_options import ConsoleOptions
 
-_NEEDED: Final = ("starlette", "uvicorn", "jinja2", "python_multipart")
 _MOST: Final = 65535
 _OF_A_USER: Final = ("sasl.jaas.config", "sasl.username", "sasl.password")
 # Those with a name and a password; a bearer token would be the console's, not the person's.
@@ -106,7 +105,7 @@ def console(
       barnabas console --command-config client.properties --write
       barnabas console -X security.protocol=SASL_SSL --sign-in SCRAM-SHA-512
     """
-    check_installed()
+    check_console_installed()
     from barnabas.console.console_options import ConsoleOptions
     from barnabas.console.console_run import run_console
 
@@ -129,15 +128,6 @@ def console(
     )
     _check_door(options)
     raise typer.Exit(run_console(options))
-
-
-def check_installed() -> None:
-    """Raises CommandFailed if the extra `console` is not installed"""
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        raise CommandFailed(
-            f"the console needs {', '.join(missing)}: run pip install 'barnabas[console]'"
-        )
 
 
 def parse_listen(text: str) -> tuple[str, int]:

@@ -50,7 +50,9 @@ def test_a_plain_client_of_a_secure_listener_hears_of_the_protocol(
     command: list[str], secure_broker: SecureBroker
 ) -> None:
     said = failure(*command, "-b", secure_broker.at("SASL_SSL"))
+    assert "accepts connections but does not speak PLAINTEXT Kafka" in said
     assert "may have another security.protocol" in said
+    assert "barnabas server" not in said
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -15,8 +15,9 @@ from barnabas.cli.cluster.cluster_dir import BrokerFiles, ClusterDir, choose_por
 from barnabas.cli.cluster.cluster_properties import ClusterSettings, check_overrides
 from barnabas.cli.cluster.cluster_security import ClusterSecurity
 from barnabas.cli.cluster.cluster_supervisor import BrokerDied, Supervisor
-from barnabas.cli.cluster.cluster_zookeeper import ClusterZooKeeper
+from barnabas.cli.cluster.cluster_zookeeper import ClusterZooKeeper, check_zookeeper_installed
 from barnabas.cli.exit_codes import FAILED, OK, SIGNALLED, CommandFailed, Misused
+from barnabas.cli.extras import check_console_installed
 from barnabas.cli.raw_client import RawClient
 from barnabas.cli.show import counted, show_table
 from barnabas.client.security import PLAINTEXT, SecurityContext
@@ -42,6 +43,10 @@ def run_cluster(
     Raises  CommandFailed, no process left running, if it cannot start
     """
     check_overrides(overrides)
+    if console is not None:
+        check_console_installed()
+    if zookeeper is None:
+        check_zookeeper_installed(with_tls=secure)
     directory = ClusterDir(data)
     directory.open()
     try:

@@ -9,9 +9,21 @@ from barnabas.base.offload import Offload
 from barnabas.cli.cluster.cluster_dir import ClusterDir
 from barnabas.cli.cluster.cluster_security import ClusterSecurity
 from barnabas.cli.exit_codes import CommandFailed
-from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
+from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer, java_command
 
 _LOOK_EVERY_S: Final = 0.5
+
+
+def check_zookeeper_installed(*, with_tls: bool) -> None:
+    """Raises CommandFailed without Java or without the extra `spark`, whose jars it needs"""
+    try:
+        java_command(with_tls=with_tls)
+    except ConfigError as error:
+        raise _failure(error) from None
+
+
+def _failure(error: ConfigError) -> CommandFailed:
+    return CommandFailed(f"{error}, or use a running one with --zookeeper")
 
 
 class ClusterZooKeeper:
@@ -61,7 +73,7 @@ class ClusterZooKeeper:
         try:
             self._server.start()
         except ConfigError as error:
-            raise CommandFailed(f"{error}, or use a running one with --zookeeper") from None
+            raise _failure(error) from None
         self._pid_file.write_text(f"{self._server.pid}\n")
 
     def _end(self) -> None:

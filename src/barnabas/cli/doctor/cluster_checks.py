@@ -67,6 +67,20 @@ def check_listeners(brokers: Mapping[int, tuple[str, int]]) -> dict[int, Finding
     return found
 
 
+def check_down(parts: list[Part], brokers: Iterable[int]) -> Iterator[Finding]:
+    """Brokers that hold replicas and are not in the metadata."""
+    alive = frozenset(brokers)
+    held = Counter(each for part in parts for each in part.replicas if each not in alive)
+    for broker, count in sorted(held.items()):
+        yield problem(
+            "down",
+            f"broker {broker} is down: it is not in the cluster, and"
+            f" {counted(count, 'partition')} {'has' if count == 1 else 'have'} a replica on it",
+            f"start broker {broker}; if it is gone for good, move its replicas with"
+            " `barnabas reassign`",
+        )
+
+
 def check_leaders(parts: list[Part], brokers: Iterable[int]) -> Iterator[Finding]:
     alive = frozenset(brokers)
     offline = [part for part in parts if part.leader not in alive]

@@ -58,6 +58,7 @@ def doctor(
         *_of_the_machine(data, bootstrap),
         *_of_the_cluster(bootstrap, properties, patience),
     ]
+    findings.sort(key=lambda each: each.level != "problem")
     problems = [each for each in findings if each.level == "problem"]
     if json:
         listed = [each._asdict() for each in findings]
@@ -131,6 +132,7 @@ def _of_the_metadata(client: "AdminClient", metadata: "ClusterMetadata") -> "lis
     parts = cluster_checks.parts_of(metadata.topics)
     lagging = {part.topic for part in parts if not part.is_whole}
     return [
+        *cluster_checks.check_down(parts, brokers),
         *cluster_checks.check_controller(metadata.controller_id, brokers),
         *cluster_checks.check_leaders(parts, brokers),
         *cluster_checks.check_replicas(parts, brokers),

@@ -64,7 +64,7 @@ def consume(
             "--print",
             metavar="FIELD[,...]",
             help="Fields before the value: topic, partition, offset, timestamp (milliseconds),"
-            " time (ISO 8601), key, headers.",
+            " time (ISO 8601), key, headers. The value is always last.",
         ),
     ] = None,
     key_delimiter: Annotated[

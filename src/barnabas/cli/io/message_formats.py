@@ -124,8 +124,10 @@ def compile_fields(fields: Iterable[str], separator: bytes, end: bytes, null: by
     known = _fields(tokens)
     pieces: list[Format] = []
     for field in fields:
+        if field == "value":
+            continue  # always printed, and last
         if field not in known:
-            raise Misused(f"--print {field}: unknown field; expected {', '.join(known)}")
+            raise Misused(f"--print {field}: unknown field; expected {', '.join(known)}, value")
         pieces += (known[field], _constant(separator))
     pieces += (tokens["s"], _constant(end))
     return lambda message: b"".join([piece(message) for piece in pieces])

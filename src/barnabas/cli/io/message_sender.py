@@ -1,6 +1,7 @@
 """A producer for one topic with bounded memory, which counts delivered messages."""
 
 import sys
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -26,6 +27,11 @@ _SETTINGS: Final[dict[str, object]] = {
     "queue.buffering.max.kbytes": 65536,
     "message.timeout.ms": 30_000,
 }
+# An idempotent producer that may write to no topic at all is refused by the cluster.
+_NOT_ALLOWED: Final = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+)
 _WAIT_S: Final = 0.1
 _PROGRESS_MS: Final = 1000
 
@@ -98,6 +104,7 @@ class MessageSender:
         self._delivered: dict[int, Delivered] = {}
         self._first_error: KafkaError | None = None
         self._lacked_key = False
+        self._is_fatal = False
         self._undelivered: set[int] = set()
         self._shown_ms = 0
 
@@ -117,16 +124,27 @@ class MessageSender:
                 )
                 break
             except BufferError:
-                self._producer.poll(_WAIT_S)
+                self._serve(self._producer.poll, _WAIT_S)
             except KafkaException as failure:
                 self._refuse(failure.args[0], len(payload))
         self.sent += 1
-        self._producer.poll(0)
+        self._serve(self._producer.poll, 0)
 
     def finish(self) -> None:
         """Wait until every message is delivered or has failed (after message.timeout.ms)."""
-        while self._producer.flush(_WAIT_S):
+        while not self._is_fatal and self._serve(self._producer.flush, _WAIT_S):
             pass
+
+    def _serve(self, call: Callable[[float], int], seconds: float) -> int:
+        """Run delivery callbacks; after a fatal error no message is delivered any more."""
+        try:
+            return call(seconds)
+        except KafkaException as failure:
+            delivered = sum(each.messages for each in self._delivered.values())
+            self._is_fatal = True
+            self._first_error = self._first_error or failure.args[0]
+            self.failed = self.sent - delivered
+            return 0
 
     def report(self) -> str:
         delivered = sum(each.messages for each in self._delivered.values())
@@ -140,6 +158,8 @@ class MessageSender:
         error = self._first_error
         if error is not None and error.code() == KafkaError._MSG_TIMED_OUT:
             return self._hint_at_leaders()
+        if error is not None and error.code() in _NOT_ALLOWED:
+            return self._hint_at_rights()
         if error is None or error.code() != KafkaError.INVALID_RECORD or not self._lacked_key:
             return ""
         resource = admin.ConfigResource(admin.ResourceType.TOPIC, self._topic)
@@ -151,6 +171,14 @@ class MessageSender:
         if "compact" not in (configs["cleanup.policy"].value or ""):
             return ""
         return f"; topic {self._topic} is compacted: every message needs a key (-k or -K)"
+
+    def _hint_at_rights(self) -> str:
+        of_the_topic = f"--principal User:NAME --operation write --topic {self._topic}"
+        return (
+            f"; the user may not WRITE to topic {self._topic}: `barnabas acls explain"
+            f" {of_the_topic}` says why, and `barnabas acls add --allow User:NAME --operation write"
+            f" --topic {self._topic}` allows it"
+        )
 
     def _hint_at_leaders(self) -> str:
         try:

@@ -121,6 +121,8 @@ class PartitionReader:
             # The end may come before `stop`: the last offsets may be control records or compacted.
             if not self._follow:
                 self._open.pop(partition, None)
+        elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            pass  # librdkafka looks for the coordinator of its group.id, though it reads without
         elif error.fatal() or not error.retriable():
             fail(error, f"{self._topic} [{partition}]")
 

@@ -25,7 +25,11 @@ _COLUMNS: Final = ("partition", "leader", "replicas", "isr", "earliest", "latest
 def describe_topics(
     client: "AdminClient", metadata: "ClusterMetadata", names: list[str]
 ) -> list[Topic]:
-    """A description of each topic; offsets are None if the leader does not answer."""
+    """A description of each topic.
+
+    Offsets are None if the leader does not answer; configs and `min_isr` are None if the user may
+    not see them.
+    """
     partitions = [
         TopicPartition(name, partition)
         for name in names
@@ -43,14 +47,16 @@ def describe_topics(
     described = []
     for name in names:
         topic, entries = metadata.topics[name], configs[name]
-        min_isr = int(entries["min.insync.replicas"].value)
+        min_isr = None if entries is None else int(entries["min.insync.replicas"].value)
         described.append(
             {
                 "topic": name,
                 "id": ids.get(name),
                 "replication_factor": max(len(p.replicas) for p in topic.partitions.values()),
                 "min_isr": min_isr,
-                "configs": {e.name: e.value for e in entries.values() if _is_set(e)},
+                "configs": None
+                if entries is None
+                else {e.name: e.value for e in entries.values() if _is_set(e)},
                 "partitions": [
                     {
                         "partition": number,
@@ -77,23 +83,23 @@ def describe_topics(
 def states(
     partition: "PartitionMetadata",
     brokers: Mapping[int, object],
-    min_isr: int,
+    min_isr: int | None,
     *,
     answers: bool = True,
 ) -> list[str]:
     """The problems of a partition, named as the options that filter by them.
 
-    `answers` is whether the leader returned its offsets.
+    `answers` is whether the leader returned its offsets. Without `min_isr` no state is about it.
     """
     in_sync = len(partition.isrs)
     replicas = len(partition.replicas)
     is_led = partition.leader in brokers
     # As the leader does: min.insync.replicas is limited to the number of replicas.
-    enough = min(min_isr, replicas)
+    enough = None if min_isr is None else min(min_isr, replicas)
     found = {
         "unavailable": not is_led,
         "leader does not answer": is_led and not answers,
-        "under min isr": in_sync < enough,
+        "under min isr": enough is not None and in_sync < enough,
         "at min isr": in_sync == enough,
         "under-replicated": in_sync < replicas,
     }
@@ -117,7 +123,7 @@ def show_topic(topic: Topic) -> None:
         *([f"id {topic['id']}"] if topic["id"] else []),
     ]
     print(f"topic {topic['topic']}: {', '.join(facts)}")
-    for key, value in sorted(topic["configs"].items()):
+    for key, value in sorted((topic["configs"] or {}).items()):
         print(f"  {key}={value}")
     show_table(_COLUMNS, [_row(partition) for partition in topic["partitions"]])
     print()
@@ -135,26 +141,50 @@ def _row(partition: Mapping[str, Any]) -> list[object]:
     return [cells[column] for column in _COLUMNS]
 
 
-def state_words(partition: Mapping[str, Any]) -> str:
-    """`ok`, or the problems; `at min isr` is none if all replicas are in sync."""
+def without_healthy_states(topic: Topic) -> Topic:
+    return {
+        **topic,
+        "partitions": [{**each, "states": problems(each)} for each in topic["partitions"]],
+    }
+
+
+def problems(partition: Mapping[str, Any]) -> list[str]:
+    """The states without `at min isr` if all replicas are in sync."""
     is_whole = len(partition["isr"]) == len(partition["replicas"])
-    words = [s for s in partition["states"] if not (is_whole and s == "at min isr")]
+    return [s for s in partition["states"] if not (is_whole and s == "at min isr")]
+
+
+def state_words(partition: Mapping[str, Any]) -> str:
+    """`ok`, or the problems."""
+    words = problems(partition)
     if partition["offline"]:
         words.append(f"offline {','.join(map(str, partition['offline']))}")
     return ", ".join(words) or "ok"
 
 
 def _configs(client: "AdminClient", resources: list[admin.ConfigResource]) -> list[Any]:
-    """The configs of each; retries, since librdkafka asks a controller that may have died."""
+    """The configs of each, None if the user may not see them.
+
+    Retries, since librdkafka asks a controller that may have died.
+    """
     for _ in range(_ATTEMPTS):
         asked = client.describe_configs(resources, request_timeout=_CONFIGS_TIMEOUT_S)
         try:
-            return [future.result() for future in asked.values()]
+            return [_if_allowed(future) for future in asked.values()]
         except KafkaException as failure:
             if failure.args[0].code() != KafkaError._TIMED_OUT:
                 fail(failure.args[0], "the topics' configs")
         client.list_topics(timeout=_CONFIGS_TIMEOUT_S)  # refreshes the controller
     raise CommandFailed("the controller does not answer; see `barnabas controller`")
+
+
+def _if_allowed(configs: "Future[Any]") -> Any:
+    try:
+        return configs.result()
+    except KafkaException as failure:
+        if failure.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return None
+        raise
 
 
 def _offsets(asked: "Mapping[TopicPartition, Future[Any]]") -> dict[tuple[str, int], int]:

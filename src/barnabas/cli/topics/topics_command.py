@@ -1,5 +1,6 @@
 """`barnabas topics`: create, list, describe, alter and delete topics."""
 
+import sys
 from typing import Annotated, Final
 
 import typer
@@ -144,7 +145,12 @@ def describe(
       barnabas topics describe --json | jq '.[].partitions[].latest'
     """
     from barnabas.cli.client import ClusterClients, find_topic
-    from barnabas.cli.topics.topic_descriptions import describe_topics, keep_only, show_topic
+    from barnabas.cli.topics.topic_descriptions import (
+        describe_topics,
+        keep_only,
+        show_topic,
+        without_healthy_states,
+    )
 
     client, metadata = ClusterClients(bootstrap, properties).admin()
     for name in names or ():
@@ -157,10 +163,16 @@ def describe(
         "at min isr": at_min_isr,
         "under min isr": under_min_isr,
     }
+    if hidden := [topic["topic"] for topic in described if topic["configs"] is None]:
+        print(
+            f"barnabas: configs of {', '.join(hidden)} not shown, nor states that depend on"
+            " min.insync.replicas: the user needs DESCRIBE_CONFIGS on the topic",
+            file=sys.stderr,
+        )
     if any(wanted.values()):
         described = keep_only(described, [state for state in wanted if wanted[state]])
     if json:
-        show_json(described)
+        show_json([without_healthy_states(topic) for topic in described])
     else:
         for topic in described:
             show_topic(topic)

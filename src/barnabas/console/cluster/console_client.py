@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from barnabas.base.errors import BarnabasError, ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition
 from barnabas.base.offload import InlineOffload, Offload
+from barnabas.cli.connecting import NOT_SPOKEN
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.raw_client import RawClient
 from barnabas.client.metadata import fields
@@ -122,7 +123,8 @@ class ConsoleClient(RawClient):
             return await asked
         except (CommandFailed, AuthenticationFailed) as failure:
             text = _plain(str(failure))
-            kind = Unreachable if text.startswith(_ABSENT) else ClusterFailed
+            is_absent = text.startswith(_ABSENT) or NOT_SPOKEN in text
+            kind = Unreachable if is_absent else ClusterFailed
             raise kind(text) from None
         except PeerGone as failure:
             raise Unreachable(_plain(str(failure))) from None
@@ -285,4 +287,4 @@ _WHO: Final = fields(client_software_name=CLIENT_ID, client_software_version="1"
 
 def _plain(text: str) -> str:
     """The failure without hints for the command line."""
-    return text.partition("; start one with")[0]
+    return text.partition("; start one with")[0].partition("; name ")[0]

@@ -23,9 +23,11 @@ log = logging.getLogger("barnabas.loop")
 
 TICK_SECONDS: Final = 0.025
 LONG_TURN_NS: Final = 100_000_000
+# A turn with less CPU time waited for a machine that was busy with something else.
+_BUSY_NS: Final = LONG_TURN_NS // 2
 # A tick so late is overdue: the thread looks what runs.
 _OVERDUE_NS: Final = 40_000_000
-# No more than one line in this time; it counts those that are left out.
+# No more than one warning in this time; it counts those that are left out.
 _LINE_EVERY_NS: Final = 1_000_000_000
 _TICK_NS: Final = int(TICK_SECONDS * 1e9)
 _DISPATCH: Final = "Connection._dispatch"
@@ -84,15 +86,23 @@ class LoopMonitor:
         self._arm(loop)
 
     def on_long_turn(self, held_ns: int, cpu_ns: int) -> None:
-        """Count a turn of this length, and log it unless there was a line just now."""
+        """Count a turn of this length, and log it: a warning unless there was one just now."""
         self.held.add(held_ns)
         self.longest_ns = max(self.longest_ns, held_ns)
+        if cpu_ns < _BUSY_NS:
+            self._log(logging.DEBUG, held_ns, cpu_ns)
+            return
         now_ns = self._stopwatch()
         if now_ns - self._line_ns < _LINE_EVERY_NS:
             self._unlogged += 1
             return
+        self._log(logging.WARNING, held_ns, cpu_ns)
+        self._line_ns, self._unlogged = now_ns, 0
+
+    def _log(self, level: int, held_ns: int, cpu_ns: int) -> None:
         running = self._running or Running()
-        log.warning(
+        log.log(
+            level,
             "loop held ms=%d cpu_ms=%d api=%s task=%s in=%s unlogged=%d",
             held_ns // 1_000_000,
             cpu_ns // 1_000_000,
@@ -101,7 +111,6 @@ class LoopMonitor:
             running.function,
             self._unlogged,
         )
-        self._line_ns, self._unlogged = now_ns, 0
 
     # -- in the thread -----------------------------------------------------------
 

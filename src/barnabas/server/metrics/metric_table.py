@@ -91,7 +91,8 @@ messages_in_total counter - BrokerTopicMetrics.MessagesInPerSec
     Records that producers appended to partitions led here.
 loop_held_seconds histogram - -
     Turns of the event loop that took longer than 100 ms. Nobody else is served meanwhile; a line
-    in the log says what ran.
+    in the log says what ran, at DEBUG if the turn used less than 50 ms of CPU time: the machine
+    was busy then.
 loop_held_longest_seconds gauge - -
     The longest of these turns since the broker started.
 request_memory_bytes gauge - SocketServer.MemoryPoolUsed
