@@ -46,7 +46,7 @@ def committed_by(group: int) -> list[TopicPartition]:
 
 
 PAGES = {
-    "": "25,000 partitions",
+    "": "25,050 partitions",  # with those of __consumer_offsets
     "topics": "25 topics",
     "topics?sort=lag": "25 topics",
     "topics/wide-07": "page 1 of 10",
