@@ -29,7 +29,7 @@ def test_an_archive_is_started_seen_at_work_and_stopped(
         person = visit(at=console)
         page = person.open("pipelines", "Pipelines")
         page.get_by_text("Archive a topic").click()
-        page.get_by_label("Topic").fill(topic)
+        page.get_by_label("Topic", exact=True).fill(topic)
         page.get_by_role("button", name="Start…").click()
         page.get_by_text("This machine runs: barnabas pipeline archive").wait_for()
         person.check()
