@@ -89,8 +89,12 @@ UPLOAD = b'--b\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n
 
 @pytest.mark.parametrize(
     ("kind", "body"),
-    [(URLENCODED, b"password=" + b"x" * 10_000_000), ("multipart/form-data; boundary=b", UPLOAD)],
-    ids=["long", "file"],
+    [
+        (URLENCODED, b"password=" + b"x" * 100_000),
+        (URLENCODED, b"&".join(b"f%d=x" % number for number in range(100))),
+        ("multipart/form-data; boundary=b", UPLOAD),
+    ],
+    ids=["long", "many", "file"],
 )
 def test_a_stranger_sends_nothing_that_fills_memory_or_disk(kind: str, body: bytes) -> None:
     async def work(app: Starlette, _: ConsoleState) -> None:

@@ -6,12 +6,19 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.console.cluster.acls import Acl, decide_access
-from barnabas.console.cluster.groups import LeftOut, ListedGroup, LogEnds, why_unknown
+from barnabas.console.cluster.groups import (
+    GroupMember,
+    LeftOut,
+    ListedGroup,
+    LogEnds,
+    why_unknown,
+)
 from barnabas.console.messages.filter_language import WrongFilter, compile_filter
 from barnabas.console.messages.message_view import hexdump, show_data
 from barnabas.console.watch.cluster_watch import folded, folded_topics, observe_groups
 from barnabas.console.watch.group_lags import (
     SAMPLE_EVERY_MS,
+    Lag,
     LagRing,
     LagSample,
     LagSnapshot,
@@ -19,7 +26,7 @@ from barnabas.console.watch.group_lags import (
     with_gaps,
 )
 from barnabas.console.web.access import is_loopback
-from barnabas.console.web.rendering import left_out, reading, relative_root
+from barnabas.console.web.rendering import left_out, reading, relative_root, visible
 
 MESSAGE: dict[str, Any] = {
     "partition": 1,
@@ -27,7 +34,7 @@ MESSAGE: dict[str, Any] = {
     "timestamp": 1_700_000_000_000,
     "key": "customer-7",
     "value": '{"total": 120, "lines": [{"sku": "a-1"}], "name": "Ada"}',
-    "headers": {"source": "web"},
+    "headers": [["source", "web"], ["trace", "a"], ["trace", "b"]],
 }
 
 
@@ -43,6 +50,9 @@ MESSAGE: dict[str, Any] = {
         ("path", "$.lines[0].sku = a-1", True),
         ("path", "$.lines[1].sku", False),
         ("header", "source=web", True),
+        ("header", "TRACE=A", True),  # a name may be there twice
+        ("header", "web\ntrace", False),
+        ("expression", "headers.trace == 'b'", True),  # the last, as Kafka's lastHeader
         ("key", "CUSTOMER", True),
         ("value", "nowhere", False),
     ],
@@ -61,6 +71,10 @@ def test_a_filter_keeps_what_it_says(kind: str, text: str, kept: bool) -> None:
         "9 ** 9 ** 9",
         "open('/etc/passwd')",
         "value.total >",
+        "not " * 150 + "value",
+        "value" + ".a" * 200,
+        "-" * 1_900 + "1",
+        "value == '\0'",
     ],
 )
 def test_an_expression_has_only_what_the_language_has(text: str) -> None:
@@ -109,10 +123,35 @@ def test_a_lag_names_the_partitions_that_it_leaves_out() -> None:
     snapshot = LagSnapshot({"billing": found}, 0)
     assert [name for name, _ in snapshot.of_topic("lost")] == ["billing"]
     assert decide_lag(group, None, LogEnds({}, {})).why == "its coordinator does not answer"
+    assert (found.members, found.position) == (None, 13)
     many = [LeftOut(at("orders", number), "no leader") for number in range(1200)]
     assert left_out(many) == (
         "without 1,200 partitions (orders-0, orders-1, orders-2, …): no leader"
     )
+
+
+def test_a_lag_counts_what_members_own_and_names_where_nothing_is_committed() -> None:
+    def at(number: int) -> TopicPartition:
+        return TopicPartition("orders", number)
+
+    owned = {"orders": (0, 1), "new": (0,)}
+    members = [GroupMember("m", None, "till", "10.0.0.7", None, owned)]
+    new = TopicPartition("new", 0)
+    ends = LogEnds({at(0): 9, at(1): 5, new: 3}, {}, frozenset([new]))
+    group = ListedGroup("billing", "Stable", "classic", "consumer", 1)
+    found = decide_lag(group, {at(0): 5}, ends, members)
+    assert found.total == Lag(4, (LeftOut(at(1), "nothing committed"),))
+    assert found.by_topic["new"] == Lag(0)
+    assert found.members == 1
+    never = decide_lag(group, {}, ends, members)
+    assert never.by_topic["orders"].messages is None
+    snapshot = LagSnapshot({"billing": never}, 0)
+    assert [name for name, _ in snapshot.of_topic("orders")] == ["billing"]
+
+
+def test_a_name_cannot_turn_the_words_around_it() -> None:
+    assert visible("group \u202eecilA is deleted") == r"group \u202eecilA is deleted"
+    assert visible("naïve группа") == "naïve группа"
 
 
 def test_a_ring_keeps_the_newest_samples_with_what_they_leave_out() -> None:

@@ -53,7 +53,9 @@ def test_members_that_nobody_looked_at_are_no_rebalance() -> None:
 
 
 @contextmanager
-def consuming(broker: BrokerProcess, topic: str, protocol: str, name: str) -> Iterator[None]:
+def consuming(
+    broker: BrokerProcess, topic: str, protocol: str, name: str, *, commits: bool = True
+) -> Iterator[None]:
     """A member of group `topic` that polls all the while."""
     settings = {
         "bootstrap.servers": broker.bootstrap,
@@ -61,6 +63,7 @@ def consuming(broker: BrokerProcess, topic: str, protocol: str, name: str) -> It
         "client.id": name,
         "group.protocol": protocol,
         "auto.offset.reset": "earliest",
+        "enable.auto.commit": commits,
     }
     consumer, stop = Consumer(settings), threading.Event()
     consumer.subscribe([topic])
@@ -113,6 +116,31 @@ def test_members_come_and_go_on_an_open_page(
     overview = person.open("", "Overview")
     overview.get_by_text(re.compile("second .* joined")).first.wait_for()
     person.check()
+
+
+def test_a_group_that_has_committed_nothing_is_in_the_lists_with_what_it_owns(
+    visit: Visit, broker: BrokerProcess, topic: str
+) -> None:
+    client = admin.AdminClient({"bootstrap.servers": broker.bootstrap})
+    client.create_topics([admin.NewTopic(topic, 2, 1)])[topic].result(30)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce(topic, b"v", partition=0)  # the other one is empty: it has no lag
+    producer.flush(30)
+    person, words = visit(), f"without {topic}-0: nothing committed"
+    with consuming(broker, topic, "classic", "till", commits=False):
+        page = person.open(f"groups?q={topic}", "Groups")
+        row = page.get_by_role("row", name=topic).filter(has_text="Stable")
+        row.get_by_text(words).wait_for(timeout=60_000)
+        person.check()
+        page = person.open(f"topics?q={topic}", "Topics")
+        page.get_by_role("link", name=f"{topic}-group").wait_for()
+        page.get_by_text(words).wait_for()
+        page = person.open(f"topics/{topic}", topic)
+        page.get_by_role("row", name=f"{topic}-group").get_by_text(words).wait_for()
+        page = person.open(f"group?name={topic}-group", f"{topic}-group")
+        empty = page.get_by_role("row", name=f"{topic} 1 \N{EN DASH} 0 0")
+        empty.get_by_role("cell", name="till").wait_for()
+        person.check()
 
 
 def test_a_spark_query_is_shown_as_the_group_that_it_is(

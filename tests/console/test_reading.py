@@ -71,6 +71,18 @@ def test_bytes_are_downloaded_in_hex_and_found_by_the_text_in_them() -> None:
     assert not compile_filter("key", "none")(for_filter(binary, None))
 
 
+def test_headers_of_one_name_are_all_downloaded() -> None:
+    headers = (("trace", b"a"), ("trace", b"b"), ("raw", b"\xff\x00"), ("none", None))
+    record = Record(7, 1_700_000_000_000, b"k", b"v", headers)
+    found = for_download(ReadMessage(1, record, read_header(build_batch([record]))), None)
+    assert [tuple(each.values()) for each in found["headers"]] == [
+        ("trace", "a", "text"),
+        ("trace", "b", "text"),
+        ("raw", "ff00", "hex"),
+        ("none", None, "null"),
+    ]
+
+
 def test_a_value_of_ten_megabytes_is_cut_and_not_parsed() -> None:
     value = b'{"rows": [' + b",".join([b'{"a": 1}'] * 1_100_000) + b"]}"
     shown = show_data(value, "auto", None)

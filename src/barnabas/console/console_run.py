@@ -5,6 +5,7 @@ import contextlib
 import logging
 import signal
 import socket
+from typing import Final
 
 import uvicorn
 
@@ -13,6 +14,8 @@ from barnabas.console.console_app import build_app
 from barnabas.console.console_options import ConsoleOptions
 from barnabas.console.console_state import ConsoleState
 from barnabas.console.web.audit_log import AUDIT
+
+_CONNECTIONS: Final = 400  # so that file descriptors are left for those to brokers
 
 
 def open_socket(host: str, port: int) -> socket.socket:
@@ -61,6 +64,7 @@ async def _serve(options: ConsoleOptions, listener: socket.socket) -> int:
         access_log=False,
         timeout_graceful_shutdown=2,
         server_header=False,
+        limit_concurrency=_CONNECTIONS,
         proxy_headers=False,  # else a header says where a request comes from
     )
     server = _Server(config)

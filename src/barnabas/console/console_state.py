@@ -24,6 +24,7 @@ from barnabas.console.watch.progress_rates import ProgressRates
 from barnabas.console.watch.topic_figures import TopicFigures
 from barnabas.console.web.access import Sessions
 from barnabas.console.web.audit_log import AuditLog
+from barnabas.console.web.limits import Attempts, Places
 from barnabas.console.web.rendering import Templates
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.schema import request_type, response_type
@@ -36,6 +37,9 @@ _FIRST_APIS: Final = (
     ApiKey.LIST_GROUPS,
 )
 _LINGER_S: Final = 10.0
+_LIVE_VIEWS: Final = 100
+_SEARCHES: Final = 24
+_FILTERS: Final = 8  # each is a process, which may have 768 MiB of memory
 
 
 class ClusterHandle:
@@ -104,6 +108,10 @@ class ConsoleState:
         self._executor = ThreadPoolExecutor(_THREADS)
         self.offload: Offload = ThreadOffload(self._executor)
         self.sessions = Sessions(self.random, self.clock, f"{options.bootstrap} {options.port}")
+        self.attempts = Attempts()
+        self.live_views = Places(_LIVE_VIEWS, "live pages")
+        self.searches = Places(_SEARCHES, "searches of messages")
+        self.filters = Places(_FILTERS, "searches with a filter")
         self.audit = AuditLog(self.clock, options.audit_log)
         self.templates = Templates()
         self.registry = SchemaRegistry(options.registry) if options.registry else None

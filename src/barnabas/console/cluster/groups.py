@@ -12,6 +12,7 @@ from barnabas.client.retries import error_words
 from barnabas.console.cluster.bulk_requests import fetch_offsets, read_committed
 from barnabas.console.cluster.console_client import (
     CLIENT_ID,
+    EARLIEST,
     LATEST,
     ClusterFailed,
     ConsoleClient,
@@ -22,6 +23,7 @@ from barnabas.wire.apis import ApiKey
 from barnabas.wire.schema import UNREADABLE
 
 CONSUMER: Final = "consumer"
+_WITHOUT_MEMBERS: Final = ("Empty", "Dead")
 _SPARK: Final = "spark-"  # as a query of Barnabas' source names its group, unless it has a groupId
 
 
@@ -37,6 +39,10 @@ class ListedGroup(NamedTuple):
     @property
     def is_spark(self) -> bool:
         return is_spark(self.name)
+
+    @property
+    def has_members(self) -> bool:
+        return self.state not in _WITHOUT_MEMBERS
 
 
 def group_link(name: str) -> str:
@@ -83,9 +89,10 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        if self.committed is None or self.end is None:
+        if self.why or self.end is None:
             return None
-        return max(0, self.end - self.committed)
+        # Where nothing is committed and the lag is known, the log is empty.
+        return 0 if self.committed is None else max(0, self.end - self.committed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,17 +162,34 @@ async def committed_offsets(
 
 
 class LogEnds(NamedTuple):
-    """The log end offsets of partitions, and why those of others are not known."""
+    """The log end offsets of partitions, and why those of others are not known.
+
+    `empty` are those that hold no records, of the partitions where a group has committed nothing.
+    """
 
     known: dict[TopicPartition, int]
     unknown: dict[TopicPartition, str]
+    empty: frozenset[TopicPartition] = frozenset()
+
+    def why_no_lag(self, at: TopicPartition, committed: Mapping[TopicPartition, int]) -> str:
+        """Why it is not known how far a group is behind in a partition; empty if it is."""
+        if at in committed or at in self.empty:
+            return self.unknown.get(at, "")
+        return self.unknown.get(at, "nothing committed")
 
 
 async def end_offsets(
-    client: ConsoleClient, index: TopicIndex, partitions: Iterable[TopicPartition]
+    client: ConsoleClient,
+    index: TopicIndex,
+    committed: Iterable[TopicPartition],
+    uncommitted: Iterable[TopicPartition] = (),
 ) -> LogEnds:
-    """The log end offsets of partitions, as far as their leaders report them."""
-    wanted = list(partitions)
+    """The log end offsets of partitions, as far as their leaders report them.
+
+    `uncommitted` are partitions that a group owns, and in which it has committed nothing.
+    """
+    owned = list(dict.fromkeys(uncommitted))
+    wanted = list(dict.fromkeys([*committed, *owned]))
     topics = {each.topic for each in wanted if each.topic in index.topics}
     leaders = {
         TopicPartition(name, each.partition): each.leader
@@ -173,7 +197,12 @@ async def end_offsets(
         for each in read_partitions(index.topics[name])
     }
     known = await client.offsets([at for at in wanted if at in leaders], leaders, LATEST)
-    return LogEnds(known, {at: why_unknown(at, leaders) for at in wanted if at not in known})
+    starts = await client.offsets([at for at in owned if at in known], leaders, EARLIEST)
+    return LogEnds(
+        known,
+        {at: why_unknown(at, leaders) for at in wanted if at not in known},
+        frozenset(at for at, start in starts.items() if start >= known[at]),
+    )
 
 
 def why_unknown(at: TopicPartition, leaders: Mapping[TopicPartition, int]) -> str:
@@ -188,14 +217,9 @@ async def describe_group(client: ConsoleClient, index: TopicIndex, name: str) ->
     found = await _describe_consumer(client, name) or await _describe_classic(client, name)
     listed = [ListedGroup(name, found.state, found.type, CONSUMER, found.coordinator)]
     committed = (await committed_offsets(client, listed)).get(name, {})
-    owners = {
-        TopicPartition(topic, number): member
-        for member in found.members
-        for topic, numbers in member.owns.items()
-        for number in numbers
-    }
+    owners = owners_of(found.members)
     partitions = sorted({**committed, **dict.fromkeys(owners)})
-    ends = await end_offsets(client, index, partitions)
+    ends = await end_offsets(client, index, committed, (at for at in owners if at not in committed))
     rows = tuple(
         PartitionLag(
             at.topic,
@@ -203,7 +227,7 @@ async def describe_group(client: ConsoleClient, index: TopicIndex, name: str) ->
             committed.get(at),
             ends.known.get(at),
             owners.get(at),
-            ends.unknown.get(at, "" if at in committed else "nothing committed"),
+            ends.why_no_lag(at, committed),
         )
         for at in partitions
     )
@@ -219,14 +243,24 @@ async def describe_group(client: ConsoleClient, index: TopicIndex, name: str) ->
     )
 
 
+def owners_of(members: Iterable[GroupMember]) -> dict[TopicPartition, GroupMember]:
+    """The member that owns each partition."""
+    return {
+        TopicPartition(topic, number): member
+        for member in members
+        for topic, numbers in member.owns.items()
+        for number in numbers
+    }
+
+
 async def read_members(
     client: ConsoleClient, groups: Sequence[ListedGroup]
 ) -> dict[str, list[GroupMember]]:
     """The members of these groups; one request to each coordinator, and one for KIP-848."""
     found: dict[str, list[GroupMember]] = {}
     for key, read, is_consumer in (
-        (ApiKey.DESCRIBE_GROUPS, _classic_member, False),
-        (ApiKey.CONSUMER_GROUP_DESCRIBE, _consumer_member, True),
+        (ApiKey.DESCRIBE_GROUPS, _classic_members, False),
+        (ApiKey.CONSUMER_GROUP_DESCRIBE, _consumer_members, True),
     ):
         names: dict[int, list[str]] = {}
         for group in groups:
@@ -243,7 +277,7 @@ async def read_members(
         for answer in answers.values():
             for group in answer.groups:
                 if group.error_code is ErrorCode.none:
-                    found[group.group_id] = [read(each) for each in group.members]
+                    found[group.group_id] = read(group)
     return found
 
 
@@ -265,35 +299,42 @@ async def _describe_consumer(client: ConsoleClient, name: str) -> GroupDetails |
     (group,) = answer.groups
     if group.error_code is not ErrorCode.none:
         return None
-    members = [_consumer_member(each) for each in group.members]
     coordinator = await _coordinator(client, name)
     return GroupDetails(
         name, group.group_state, CONSUMER, group.assignor_name, coordinator, group.group_epoch,
-        members,
+        _consumer_members(group),
     )  # fmt: skip
 
 
-def _consumer_member(each: Any) -> GroupMember:
-    return GroupMember(
-        each.member_id,
-        each.instance_id,
-        each.client_id,
-        each.client_host.removeprefix("/"),
-        each.member_epoch,
-        _assigned(each.assignment),
-        _assigned(each.target_assignment),
-    )
+def _consumer_members(group: Any) -> list[GroupMember]:
+    return [
+        GroupMember(
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.client_host.removeprefix("/"),
+            each.member_epoch,
+            _assigned(each.assignment),
+            _assigned(each.target_assignment),
+        )
+        for each in group.members
+    ]
 
 
-def _classic_member(each: Any) -> GroupMember:
-    return GroupMember(
-        each.member_id,
-        each.group_instance_id,
-        each.client_id,
-        each.client_host.removeprefix("/"),
-        None,
-        read_assignment(each.member_assignment),
-    )
+def _classic_members(group: Any) -> list[GroupMember]:
+    """Members of other protocols, such as Connect's workers, own no partitions."""
+    is_consumer = group.protocol_type == CONSUMER
+    return [
+        GroupMember(
+            each.member_id,
+            each.group_instance_id,
+            each.client_id,
+            each.client_host.removeprefix("/"),
+            None,
+            read_assignment(each.member_assignment) if is_consumer else {},
+        )
+        for each in group.members
+    ]
 
 
 def _assigned(assignment: Any) -> dict[str, list[int]]:
@@ -309,8 +350,7 @@ async def _describe_classic(client: ConsoleClient, name: str) -> GroupDetails:
         raise ClusterFailed(
             f"there is no group {name}; it may have been deleted, or its offsets have expired"
         )
-    members = [_classic_member(each) for each in group.members]
-    coordinator = await _coordinator(client, name)
+    members, coordinator = _classic_members(group), await _coordinator(client, name)
     return GroupDetails(
         name, group.group_state, "classic", group.protocol_data, coordinator, None, members
     )

@@ -17,6 +17,7 @@ import re2
 from barnabas.base.errors import BarnabasError
 
 _LONGEST: Final = 2_000
+_DEEPEST: Final = 100
 _COMPARES: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -61,6 +62,8 @@ def compile_filter(kind: str, text: str) -> Callable[[Message], bool]:
     """The filter of this kind: key, value, header, path or expression. Raises WrongFilter."""
     if len(text) > _LONGEST:
         raise WrongFilter(f"a filter has {_LONGEST} characters at most")
+    if "\0" in text:  # which no argument of a process has
+        raise WrongFilter("a filter has no zero byte")
     wanted = text.lower()
     match kind:
         case "key":
@@ -68,7 +71,7 @@ def compile_filter(kind: str, text: str) -> Callable[[Message], bool]:
         case "value":
             return lambda message: wanted in (message["value"] or "").lower()
         case "header":
-            return lambda message: wanted in _headers(message["headers"]).lower()
+            return lambda message: any(wanted in each.lower() for each in _headers(message))
         case "path":
             return _compile_path(text)
         case "expression":
@@ -77,8 +80,8 @@ def compile_filter(kind: str, text: str) -> Callable[[Message], bool]:
             raise WrongFilter(f"there is no filter by {kind}")
 
 
-def _headers(headers: Mapping[str, str]) -> str:
-    return "\n".join(f"{name}={value}" for name, value in headers.items())
+def _headers(message: Message) -> list[str]:
+    return [f"{name}={value}" for name, value in message["headers"]]
 
 
 def _compile_path(text: str) -> Callable[[Message], bool]:
@@ -116,9 +119,15 @@ def _compile_expression(text: str) -> Callable[[Message], bool]:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as wrong:
         raise WrongFilter(f"the expression cannot be read: {wrong}") from None
     _check(tree)
+    _check_depth(tree)
 
     def keeps(message: Message) -> bool:
-        names = {**message, "value": _parsed(message["value"]), "key": _parsed(message["key"])}
+        names = {
+            **message,
+            "value": _parsed(message["value"]),
+            "key": _parsed(message["key"]),
+            "headers": dict(message["headers"]),  # of headers with one name the last
+        }
         try:
             return bool(_evaluate(tree, names))
         except (TypeError, ValueError, ArithmeticError, re2.error):
@@ -141,6 +150,15 @@ def _check(tree: ast.expr) -> None:
             raise WrongFilter(f"{node.id} is not one of {', '.join(_FIELDS)}")
         if not isinstance(node, _NODES):
             raise WrongFilter(f"{type(node).__name__} is not part of the language of filters")
+
+
+def _check_depth(tree: ast.expr) -> None:
+    """Raises WrongFilter for an expression that Python could not evaluate step by step"""
+    depth, level = 0, [tree]
+    while level := [child for node in level for child in ast.iter_child_nodes(node)]:
+        depth += 1
+        if depth > _DEEPEST:
+            raise WrongFilter(f"an expression has {_DEEPEST} levels at most")
 
 
 def _check_pattern(call: ast.Call) -> None:

@@ -11,7 +11,6 @@ import json
 import math
 import resource
 import sys
-from collections.abc import Sequence
 from typing import Any, Final, Self
 
 from barnabas.base.errors import BarnabasError
@@ -56,10 +55,11 @@ class FilterProcess:
             raise
         return started
 
-    async def keep(self, messages: Sequence[dict[str, Any]]) -> list[int]:
-        """The indexes of the messages that the filter keeps. Raises FilterStopped."""
+    async def keep(self, messages: bytes) -> list[int]:
+        """The indexes of the messages that the filter keeps; they are as `for_filter` has them,
+        in a list, as JSON. Raises FilterStopped."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(messages).encode() + b"\n")
+        self._process.stdin.write(messages + b"\n")
         found: list[int] = await self._line(2 * _BATCH_S)
         return found
 

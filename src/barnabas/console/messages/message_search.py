@@ -1,9 +1,10 @@
 """One search of a topic's messages: what it reads and keeps, and where the next one goes on."""
 
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.base.offload import Offload
 from barnabas.console.cluster.console_client import ClusterFailed, ConsoleClient
@@ -106,13 +107,13 @@ class MessageSearch:
         async for batch in reader.batches():
             kept = batch
             if process is not None and batch:
-                fields = await self.offload(partial(self._for_filter, batch))
-                kept = [batch[n] for n in await process.keep(fields)]
+                given = await self.offload(partial(self._for_filter, batch))
+                kept = [batch[n] for n in await process.keep(given)]
             part = Part(kept, len(batch), reader.take_unreadable(), reader.trouble)
             yield _Fetched(part, dict(reader.positions))
 
-    def _for_filter(self, messages: list[ReadMessage]) -> list[dict[str, Any]]:
-        return [for_filter(each, self.registry) for each in messages]
+    def _for_filter(self, messages: list[ReadMessage]) -> bytes:
+        return json.dumps([for_filter(each, self.registry) for each in messages]).encode()
 
     async def _live(self, plan: ReadPlan, process: FilterProcess | None) -> AsyncIterator[Part]:
         async for part, _ in self._fetched(plan, process):

@@ -129,19 +129,26 @@ def for_filter(message: ReadMessage, registry: SchemaRegistry | None) -> dict[st
         "timestamp": record.timestamp,
         "key": _whole(record.key, registry)[0],
         "value": _whole(record.value, registry)[0],
-        "headers": {name: _header(each) for name, each in record.headers},
+        "headers": [(name, _header(each)) for name, each in record.headers],
     }
 
 
 def for_download(message: ReadMessage, registry: SchemaRegistry | None) -> dict[str, Any]:
     """The same fields; bytes that are no text are in hex, and nothing is lost."""
     fields = for_filter(message, registry)
+    fields["headers"] = [_header_fields(name, each) for name, each in message.record.headers]
     for name, data in (("key", message.record.key), ("value", message.record.value)):
         encoding = _whole(data, registry)[1]
         fields[f"{name}_encoding"] = encoding
         if encoding == "hex" and data is not None:
             fields[name] = data.hex()
     return fields
+
+
+def _header_fields(name: str, data: bytes | None) -> dict[str, str | None]:
+    text, encoding = _whole(data, None)
+    value = data.hex() if data is not None and encoding == "hex" else text
+    return {"name": name, "value": value, "value_encoding": encoding}
 
 
 def _whole(data: bytes | None, registry: SchemaRegistry | None) -> tuple[str | None, str]:

@@ -1,5 +1,6 @@
 """Messages of a topic: a form, and a stream of rows that ends with the tab."""
 
+import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
@@ -16,7 +17,7 @@ from barnabas.console.cluster.console_client import ClusterFailed
 from barnabas.console.cluster.topic_index import read_partitions
 from barnabas.console.messages.filter_language import WrongFilter
 from barnabas.console.messages.filter_process import FilterStopped
-from barnabas.console.messages.message_search import MOST_SCANNED, MessageSearch, Wanted
+from barnabas.console.messages.message_search import MOST_SCANNED, MessageSearch, Part, Wanted
 from barnabas.console.messages.message_view import (
     FORMATS,
     ShownMessage,
@@ -26,6 +27,7 @@ from barnabas.console.messages.message_view import (
 from barnabas.console.messages.record_reader import Leaders, ReadMessage
 from barnabas.console.pages.produce_page import find_record
 from barnabas.console.pages.topic_page import topic_row
+from barnabas.console.web.limits import Crowded
 from barnabas.console.web.page import Page, parse_integer, server_sent, sign_in_first
 
 WHERE: Final = (
@@ -115,7 +117,7 @@ async def download(request: Request) -> Response:
     registry = page.state.registry
 
     async def lines() -> AsyncIterator[str]:
-        async for part in _search(page).parts():
+        async for part in _parts(page):
             for left_out in part.left_out:
                 missing = {"partition": left_out.partition.partition, "why": left_out.why}
                 yield json.dumps({"unreadable": missing}) + "\n"
@@ -127,7 +129,7 @@ async def download(request: Request) -> Response:
     rest = lines()
     try:
         first = await anext(rest, "")  # a failure is a page, not half a file
-    except (WrongFilter, FilterStopped, Misused) as failure:
+    except (WrongFilter, FilterStopped, Misused, Crowded) as failure:
         raise ClusterFailed(str(failure)) from None
 
     async def all_lines() -> AsyncIterator[str]:
@@ -166,7 +168,7 @@ async def _events(page: Page) -> AsyncIterator[str]:
     count, before = page.integer("shown", 0), page.integer("scanned", 0)
     scanned = 0
     try:
-        async for part in _search(page).parts():
+        async for part in _parts(page):
             scanned, count = scanned + part.looked_at, count + len(part.messages)
             words = f"{count:,} shown, {before + scanned:,} read"
             if part.trouble:
@@ -190,12 +192,20 @@ async def _events(page: Page) -> AsyncIterator[str]:
         if scanned >= MOST_SCANNED:
             ended += ", as many as one search reads"
         yield server_sent("done", ended)
-    except (ClusterFailed, WrongFilter, FilterStopped, Misused) as failure:
+    except (ClusterFailed, WrongFilter, FilterStopped, Misused, Crowded) as failure:
         yield server_sent("failed", str(failure))
 
 
 def _shown(page: Page, asked: Asked, messages: list[ReadMessage]) -> list[ShownMessage]:
     return [show_message(each, asked.format, page.state.registry) for each in messages]
+
+
+async def _parts(page: Page) -> AsyncIterator[Part]:
+    """The parts of a search, which has a place as long as it goes on. Raises Crowded."""
+    filters = page.state.filters.taken() if asked_of(page).filter else contextlib.nullcontext()
+    with page.state.searches.taken(), filters:
+        async for part in _search(page).parts():
+            yield part
 
 
 def _search(page: Page) -> MessageSearch:

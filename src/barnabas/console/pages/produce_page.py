@@ -91,7 +91,7 @@ async def decide_produce(page: Page, form: Form) -> Plan:
         found = await find_record(page, topic, number, offset)
         record = found._replace(offset=0, timestamp=page.state.clock.now_ms())
     else:
-        headers = [(k, v.encode()) for k, v in pairs(form.get("headers", "")).items()]
+        headers = [(name, value.encode()) for name, value in pairs(form.get("headers", ""))]
         record = Record(
             0,
             page.state.clock.now_ms(),

@@ -63,16 +63,20 @@ async def decide_reassign(page: Page, form: Form) -> Plan:
     if missing := [str(at) for at in plan if at not in current]:
         raise WrongInput(f"There is no partition {', '.join(missing)}")
 
+    changed = {at: replicas for at, replicas in plan.items() if list(replicas) != current[at]}
+    if not changed:
+        raise WrongInput("The plan changes nothing: these are the replicas now")
+
     async def carry_out() -> str:
         if throttle:
-            await client.checked(set_throttles(client, current, plan, throttle))
-        for each in await client.checked(alter_reassignments(client, plan)):
+            await client.checked(set_throttles(client, current, changed, throttle))
+        for each in await client.checked(alter_reassignments(client, changed)):
             if each.code is not ErrorCode.none:
                 raise ClusterFailed(f"{each.partition}: {error_words(each.code, each.message)}")
-        return f"{counted(len(plan), 'partition')} being reassigned."
+        return f"{counted(len(changed), 'partition')} being reassigned."
 
-    effects = [f"{at}: replicas {current[at]} → {list(plan[at])}." for at in plan]
-    effects.append(f"{moved(current, plan)} replicas are copied.")
+    effects = [f"{at}: replicas {current[at]} → {list(changed[at])}." for at in changed]
+    effects.append(f"{moved(current, changed)} replicas are copied.")
     if throttle:
         effects.append(f"Brokers copy at most {throttle:,} bytes a second, until it is removed.")
     return Plan("Reassign partitions", effects, "Start", carry_out, "cluster")

@@ -11,9 +11,12 @@ from barnabas.base.errors import ConfigError
 from barnabas.console.cluster.console_client import ClusterFailed, Unreachable
 from barnabas.console.console_options import ConsoleOptions
 from barnabas.console.web.access import is_own_origin, is_same
+from barnabas.console.web.limits import Crowded
 from barnabas.console.web.page import Page
 
 _AFTER_FAILURE_S: Final = 0.5
+_FIELDS: Final = 10
+_LONGEST: Final = 16 * 1024
 
 
 async def show(request: Request) -> Response:
@@ -26,9 +29,9 @@ def _next(page: Page) -> str:
     return page.argument("next")
 
 
-def _form(page: Page, wrong: str | None) -> Response:
+def _form(page: Page, wrong: str | None, refused: int = 403) -> Response:
     sasl = page.state.options.sasl_mechanism
-    status = 200 if wrong is None else 403
+    status = 200 if wrong is None else refused
     given = {"sasl": sasl, "wrong": wrong, "next": _next(page)}
     return page.render("sign_in.html", given, status)
 
@@ -37,7 +40,16 @@ async def sign_in(request: Request) -> Response:
     page = Page(request)
     if not is_own_origin(request):
         return _form(page, "The form came from another site.")
-    form = await request.form(max_files=0)
+    form = await request.form(max_files=0, max_fields=_FIELDS, max_part_size=_LONGEST)
+    peer = request.client.host if request.client else ""
+    try:
+        async with page.state.attempts.turn(peer):
+            return await _attempt(page, form)
+    except Crowded as crowded:
+        return _form(page, str(crowded), 429)
+
+
+async def _attempt(page: Page, form: Any) -> Response:
     if page.state.options.sasl_mechanism is not None:
         return await _sign_in_to_cluster(page, form)
     password = page.state.options.password

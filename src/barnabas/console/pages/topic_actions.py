@@ -32,7 +32,7 @@ async def decide_create(page: Page, form: Form) -> Plan:
         raise WrongInput("A topic needs a name")
     partitions = integer(form, "partitions", 1, "The number of partitions")
     factor = integer(form, "replication_factor", -1, "The replication factor", 2**15 - 1)
-    configs = pairs(form.get("configs", ""))
+    configs = dict(pairs(form.get("configs", "")))
     replicas = f"{factor} replicas each" if factor > 0 else "the brokers' replication factor"
 
     async def carry_out() -> str:

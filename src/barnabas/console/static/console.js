@@ -81,6 +81,7 @@
 
   // -- live blocks --------------------------------------------------------------
   const RETRY_MS = 3000; // of a page that is not live
+  const BUSY_MS = 10000; // until a page asks again whether it may be live
   let stream = null, wasLive = false;
   function setPulse(on, words) {
     const pulse = $("#pulse");
@@ -102,6 +103,7 @@
       if (event.data === "sign-in") hush();
       if (event.data === "sign-in" || wasLive) location.reload();
     });
+    stream.addEventListener("busy", (event) => { hush(); setPulse(false, `not live: ${event.data}`); setTimeout(listen, BUSY_MS); });
     stream.addEventListener("live", (event) => {
       const fresh = document.createElement("div"), block = $("#live");
       fresh.innerHTML = event.data;

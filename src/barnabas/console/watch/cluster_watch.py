@@ -14,7 +14,7 @@ from barnabas.console.cluster.console_client import (
     ClusterView,
     ConsoleClient,
 )
-from barnabas.console.cluster.groups import group_link, read_members
+from barnabas.console.cluster.groups import group_link
 from barnabas.console.cluster.topic_index import (
     PartitionRow,
     TopicIndex,
@@ -23,7 +23,7 @@ from barnabas.console.cluster.topic_index import (
 )
 from barnabas.console.cluster.topics import leaders_of
 from barnabas.console.watch.group_lags import GroupLags, LagSnapshot
-from barnabas.console.watch.rebalances import Members, decide_rebalances
+from barnabas.console.watch.rebalances import decide_rebalances
 from barnabas.console.watch.topic_rates import TopicRates
 
 _LOOK_EVERY_S: Final = 2.0
@@ -45,8 +45,6 @@ _OF_MANY: Final = {
     "election": "partitions are led by other brokers",
     "isr": "ISRs changed",
 }
-_WITHOUT_MEMBERS: Final = ("Empty", "Dead")
-_DESCRIBED_GROUPS: Final = 200  # whose members are watched
 _MANY: Final = 50  # events of one kind in one look that are named one by one
 
 
@@ -81,7 +79,6 @@ class ClusterWatch:
         self._view: ClusterView | None = None
         self._topics: TopicIndex | None = None
         self._groups: LagSnapshot | None = None
-        self._members: Members | None = None
         self._known: dict[str, int] = {}
         self._is_reached = True
         self._is_back = False
@@ -91,7 +88,7 @@ class ClusterWatch:
         """Look until cancelled."""
         # Time has passed: groups may have changed often, and the chart has a gap. What became of
         # brokers and topics is said once.
-        self._groups = self._members = None
+        self._groups = None
         self._is_back = self._topics is not None
         if self.throughput:
             self.throughput.append(ThroughputSample(self._clock.now_ms(), None))
@@ -115,21 +112,19 @@ class ClusterWatch:
         if self._topics is not None and index.at_s != self._topics.at_s:
             self._add_all(decide_topic_events(self._topics, index))
         self._view, self._topics, self._is_back = view, index, False
-        await self._look_at_groups(await self._lags.get())
+        self._look_at_groups(await self._lags.get())
         await self._measure(index)
 
-    async def _look_at_groups(self, snapshot: LagSnapshot) -> None:
+    def _look_at_groups(self, snapshot: LagSnapshot) -> None:
         listed = {name: each.group for name, each in snapshot.groups.items()}
-        alive = [each for each in listed.values() if each.state not in _WITHOUT_MEMBERS]
-        is_few = len(alive) <= _DESCRIBED_GROUPS
-        members = await read_members(self._client, alive) if is_few else None
         if self._groups is not None:
             self._add_all(observe_groups(self._known, snapshot.groups))
             former = {name: each.group for name, each in self._groups.groups.items()}
-            self._add_all(decide_rebalances(former, listed, self._members, members))
+            before, now = self._groups.members, snapshot.members
+            self._add_all(decide_rebalances(former, listed, before, now))
         else:
             self._known = dict.fromkeys(snapshot.groups, 0)
-        self._groups, self._members = snapshot, members
+        self._groups = snapshot
 
     async def _measure(self, index: TopicIndex) -> None:
         """Messages a second of all topics; not of a cluster with very many partitions."""

@@ -7,7 +7,7 @@ chart shows one.
 import asyncio
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.base.clock import Clock
@@ -15,12 +15,15 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.console.cluster.console_client import ConsoleClient
 from barnabas.console.cluster.groups import (
+    GroupMember,
     LeftOut,
     ListedGroup,
     LogEnds,
     committed_offsets,
     end_offsets,
     list_groups,
+    owners_of,
+    read_members,
 )
 from barnabas.console.cluster.topic_index import TopicIndexCache
 
@@ -33,6 +36,8 @@ _KEPT_OF_ALL: Final = 1_000_000  # samples: 32 MB
 _FEWEST: Final = 20
 _GAP_MS: Final = 3 * SAMPLE_EVERY_MS
 _UNKNOWN: Final = -1
+_DESCRIBED_GROUPS: Final = 200  # whose members are read
+Members = Mapping[str, Sequence[GroupMember]]
 
 
 class Lag(NamedTuple):
@@ -43,14 +48,15 @@ class Lag(NamedTuple):
 
 
 class GroupLag(NamedTuple):
-    """A group, its lag in all partitions that it has committed, and by topic."""
+    """A group, its lag in all partitions that it has committed or owns, and by topic."""
 
     group: ListedGroup
     total: Lag
     by_topic: dict[str, Lag]
-    partitions: int
     position: int
     """The sum of its committed offsets."""
+    members: int | None = None
+    """How many members it has; None if that was not read."""
     why: str = ""
     """Why its committed offsets are not known; empty if they are."""
 
@@ -62,6 +68,8 @@ class LagSnapshot(NamedTuple):
     at_ms: int
     missing: tuple[str, ...] = ()
     """Why groups of some coordinators are missing."""
+    members: Members | None = None
+    """The members of each group; None if there are too many groups to look at each."""
 
     @property
     def is_whole(self) -> bool:
@@ -178,13 +186,28 @@ class GroupLags:
             unread = {each.name: unread_lag(each, "being read") for each in groups}
             self._snapshot = LagSnapshot(unread, self._clock.now_ms(), why)
         index = await self._index.get()
+        alive = [each for each in groups if each.has_members]
+        is_few = len(alive) <= _DESCRIBED_GROUPS
+        members = await read_members(self._client, alive) if is_few else None
         committed = await committed_offsets(self._client, groups)
-        wanted = dict.fromkeys(at for offsets in committed.values() for at in offsets)
-        ends = await end_offsets(self._client, index, wanted)
-        found = await self._offload(
-            lambda: {each.name: decide_lag(each, committed.get(each.name), ends) for each in groups}
+        ends = await end_offsets(
+            self._client,
+            index,
+            (at for offsets in committed.values() for at in offsets),
+            (
+                at
+                for name, each in (members or {}).items()
+                for at in owners_of(each)
+                if at not in committed.get(name, {})
+            ),
         )
-        self._snapshot = LagSnapshot(found, self._clock.now_ms(), why)
+
+        def lag_of(each: ListedGroup) -> GroupLag:
+            known = [] if not each.has_members else members and members.get(each.name)
+            return decide_lag(each, committed.get(each.name), ends, known)
+
+        found = await self._offload(lambda: {each.name: lag_of(each) for each in groups})
+        self._snapshot = LagSnapshot(found, self._clock.now_ms(), why, members)
         self._at_s = loop.time()
         self._took_s = self._at_s - began_s
         self._sample(self._snapshot)
@@ -231,22 +254,29 @@ def with_gaps(samples: Sequence[LagSample]) -> list[LagSample]:
 
 def unread_lag(group: ListedGroup, why: str) -> GroupLag:
     """A group whose lag is not known."""
-    return GroupLag(group, Lag(None), {}, 0, 0, why)
+    return GroupLag(group, Lag(None), {}, 0, why=why)
 
 
 def decide_lag(
-    group: ListedGroup, committed: dict[TopicPartition, int] | None, ends: LogEnds
+    group: ListedGroup,
+    committed: dict[TopicPartition, int] | None,
+    ends: LogEnds,
+    members: Sequence[GroupMember] | None = None,
 ) -> GroupLag:
-    """The lag of a group with these committed offsets; None if its coordinator has none to tell."""
+    """The lag of a group with these committed offsets; None if its coordinator has none to tell.
+
+    Partitions count that members own, too: where nothing is committed, an empty log has no lag.
+    """
     if committed is None:
         return unread_lag(group, "its coordinator does not answer")
     behind: dict[str, int] = {}
     left_out: dict[str, list[LeftOut]] = {}
-    for at, offset in committed.items():
-        if at in ends.known:
-            behind[at.topic] = behind.get(at.topic, 0) + max(0, ends.known[at] - offset)
+    for at in {**committed, **dict.fromkeys(owners_of(members or ()))}:
+        if why := ends.why_no_lag(at, committed):
+            left_out.setdefault(at.topic, []).append(LeftOut(at, why))
         else:
-            left_out.setdefault(at.topic, []).append(LeftOut(at, ends.unknown[at]))
+            end = ends.known[at]
+            behind[at.topic] = behind.get(at.topic, 0) + max(0, end - committed.get(at, end))
     by_topic = {
         topic: Lag(behind.get(topic), tuple(left_out.get(topic, ())))
         for topic in sorted({**behind, **left_out})
@@ -255,4 +285,5 @@ def decide_lag(
         sum(behind.values()) if behind else None,
         tuple(each for lag in by_topic.values() for each in lag.left_out),
     )
-    return GroupLag(group, total, by_topic, len(committed), sum(committed.values()))
+    count = None if members is None else len(members)
+    return GroupLag(group, total, by_topic, sum(committed.values()), count)

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from barnabas.console.cluster.groups import GroupMember, ListedGroup, group_link
+from barnabas.console.watch.group_lags import Members
 
-Members = Mapping[str, Sequence[GroupMember]]
 _SHOWN_ID: Final = 8
 
 

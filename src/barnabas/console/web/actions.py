@@ -15,6 +15,7 @@ from barnabas.console.web.page import Page, parse_integer, sign_in_first
 LONGEST: Final = 2**63 - 1
 _SHOWN: Final = 40
 _LARGEST: Final = 16 * 1024 * 1024
+_FIELDS: Final = 20
 _TOO_OLD: Final = "The form is too old, or not from this browser. Open the page again."
 _DONE: Final = (
     "This was confirmed before, or too long ago. See whether it is done before you repeat it."
@@ -55,7 +56,7 @@ def action(path: str, name: str, decide: Decide) -> Route:
             return sign_in_first(page)
         if (refusal := _refusal(page)) is not None:
             return _refuse(page, refusal, 403)
-        posted = await request.form(max_files=0, max_part_size=_LARGEST)
+        posted = await request.form(max_files=0, max_fields=_FIELDS, max_part_size=_LARGEST)
         form = {key: value for key, value in posted.items() if isinstance(value, str)}
         if not page.state.sessions.is_token(page.session, form.get("csrf", "")):
             return _refuse(page, _TOO_OLD, 403)
@@ -132,12 +133,12 @@ def integer(form: Form, name: str, least: int, what: str, most: int = 2**31 - 1)
     return number
 
 
-def pairs(text: str) -> dict[str, str]:
+def pairs(text: str) -> list[tuple[str, str]]:
     """Lines of KEY=VALUE. Raises WrongInput."""
-    found: dict[str, str] = {}
+    found: list[tuple[str, str]] = []
     for line in filter(None, map(str.strip, text.splitlines())):
         key, equals, value = line.partition("=")
         if not equals:
             raise WrongInput(f"“{line}” is not KEY=VALUE")
-        found[key.strip()] = value.strip()
+        found.append((key.strip(), value.strip()))
     return found

@@ -1,6 +1,5 @@
 """A request for a page: the person, the cluster as they may see it, and the response."""
 
-import contextlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -13,6 +12,7 @@ from starlette.routing import Route
 from barnabas.console.cluster.console_client import ClusterFailed, Unreachable
 from barnabas.console.console_state import ClusterHandle, ConsoleState
 from barnabas.console.web.access import LOCAL, Session, is_loopback
+from barnabas.console.web.limits import Crowded
 from barnabas.console.web.rendering import relative_root
 
 EVENT_STREAM: Final = "text/event-stream"
@@ -192,20 +192,24 @@ async def _updates(page: Page, template: str, gather: Gather, every_s: float) ->
     """The page's live block, whenever it has changed. Ends when the browser goes away.
 
     `renew` is for a page whose session is gone, with a sign-out or with the console before: it
-    must load again to get new forms.
+    must load again to get new forms. `busy` says that too many live views are open.
     """
     if page.is_new_session:
         yield server_sent("renew", "session")
     sent = ""
-    with contextlib.suppress(SignInNeeded):  # which a sign-out in another tab leads to
+    try:
         async with page.cluster.watched():
-            while True:
-                html = page.block(template, await gathered(page, gather))
-                yield ": alive\n\n" if html == sent else server_sent("live", html)
-                sent = html
-                if not await page.state.pause(every_s):
-                    return
-    yield server_sent("renew", "sign-in")
+            with page.state.live_views.taken():
+                while True:
+                    html = page.block(template, await gathered(page, gather))
+                    yield ": alive\n\n" if html == sent else server_sent("live", html)
+                    sent = html
+                    if not await page.state.pause(every_s):
+                        return
+    except SignInNeeded:  # which a sign-out in another tab leads to
+        yield server_sent("renew", "sign-in")
+    except Crowded as crowded:
+        yield server_sent("busy", str(crowded))
 
 
 def server_sent(event: str, data: str) -> str:

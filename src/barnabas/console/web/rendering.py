@@ -1,6 +1,7 @@
 """Templates: Jinja with the console's filters, relative links and blocks for live updates."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -18,6 +19,7 @@ ROOT: Final = Path(__file__).parent.parent
 STATIC: Final = ROOT / "static"
 NOTHING: Final = "\N{EN DASH}"
 _NAMED: Final = 3
+_TURNS: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _UNLIMITED: Final = 2**63 - 1
 _KIB: Final = 1024
 _UNITS: Final = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1_000, "second"))
@@ -47,7 +49,7 @@ def duration(value_ms: float | None) -> str:
     """Milliseconds with as many digits as one can act on."""
     if value_ms is None:
         return NOTHING
-    digits = 0 if value_ms >= 100 or value_ms == int(value_ms) else 1 if value_ms >= 1 else 2
+    digits = 0 if value_ms >= 100 or value_ms == int(value_ms) else 2
     return f"{value_ms:,.{digits}f} ms"
 
 
@@ -127,6 +129,11 @@ def ids(brokers: object) -> str:
     return ", ".join(map(str, brokers)) if isinstance(brokers, list | tuple) else str(brokers)
 
 
+def visible(text: str) -> str:
+    """A name in a line of other words: characters that would turn their order are escaped."""
+    return _TURNS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(ROOT / "templates"),
@@ -146,6 +153,7 @@ def _environment() -> Environment:
         "sentence": sentence,
         "left_out": left_out,
         "breakable": breakable,
+        "visible": visible,
         "json": lambda value: json.dumps(value, separators=(",", ":")),
     }
     environment.globals |= {"query": query, "reading": reading, "assets": _fingerprint()}
