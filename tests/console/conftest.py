@@ -117,6 +117,19 @@ class Visitor:
         results = Axe().run(self.page)
         assert results.violations_count == 0, results.generate_report()
 
+    def check_all_looks(self) -> None:
+        """The same at both sizes and in both themes; the page looks as before afterwards."""
+        size, dark = self.page.viewport_size, "matchMedia('(prefers-color-scheme: dark)').matches"
+        assert size is not None
+        was_dark = self.page.evaluate(dark)
+        for width, height in (DESKTOP.values(), PHONE.values()):
+            self.page.set_viewport_size({"width": width, "height": height})
+            for is_dark in (False, True):
+                self.page.emulate_media(color_scheme="dark" if is_dark else "light")
+                self.check()
+        self.page.set_viewport_size(size)
+        self.page.emulate_media(color_scheme="dark" if was_dark else "light")
+
     def confirm(self, verb: str) -> None:
         """Confirm a change on the page that says what it will do."""
         self.page.get_by_text("This will happen:").wait_for()

@@ -152,6 +152,6 @@ def test_a_page_says_that_it_is_not_live_and_becomes_so(visit: Visit) -> None:
         person = visit(at=console)
         page = person.open("topics", "Topics")
         page.get_by_text("not live: 100 live pages are open at this console").wait_for()
-        person.check()
+        person.check_all_looks()
         others.close()
         page.get_by_text("live", exact=True).wait_for(timeout=60_000)

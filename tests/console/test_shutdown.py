@@ -48,17 +48,17 @@ def test_a_broker_is_shut_down_in_a_controlled_way_and_comes_back(
 ) -> None:
     person = visit(at=local)
     page = person.open("cluster", "Cluster")
-    person.check()
+    person.check_all_looks()
     page.get_by_role("button", name="Shut down broker 2").click()
     page.get_by_text("Broker 2 hands over its").wait_for()
-    person.check()
+    person.check_all_looks()
     person.confirm("Shut down")
     page.get_by_text("Broker 2 shuts down.").wait_for()
     gone = page.get_by_role("button", name="Shut down broker 2")
     gone.wait_for(state="detached", timeout=60_000)
     gone.wait_for(timeout=60_000)  # --restart
     page.get_by_text("Shut down broker 2: Broker 2 hands over").wait_for()  # the audit log
-    person.check()
+    person.check_all_looks()
 
 
 def test_a_cluster_elsewhere_says_how_to_do_it(visit: Visit) -> None:

@@ -69,10 +69,13 @@ def test_the_password_opens_the_console_and_names_the_person(
     with running_console(broker.bootstrap, password="sesame") as guarded:
         person = visit(at=guarded)
         page = person.open("topics", "Sign in")
+        person.check_all_looks()
         page.get_by_label("Name").fill("ada")
         page.get_by_label("Password").fill("wrong")
         page.get_by_role("button", name="Sign in").click()
         page.get_by_text("This is not the password.").wait_for()
+        person.complaints.clear()  # the browser's line about the status 403
+        person.check_all_looks()
         page.get_by_label("Name").fill("ada")
         page.get_by_label("Password").fill("sesame")
         page.get_by_role("button", name="Sign in").click()
@@ -179,7 +182,9 @@ def test_a_person_signs_in_as_themselves_and_the_cluster_decides(
             page.get_by_role("button", name="Create…").click()
             alice.confirm("Create")
             page.get_by_text(re.compile("failed: .*authoriz")).wait_for()
+            alice.check_all_looks()
             alice.open("pipelines", "Pipelines").get_by_text("alice may not").wait_for()
+            alice.check_all_looks()
             assert page.get_by_text("Started here").count() == 0
             assert _answer_to_archive(alice, console).count("does not allow alice to alter it") == 1
             assert _answer_to_archive(ada, console).count("This machine runs") == 1

@@ -116,7 +116,11 @@ def _plain_path(path: str) -> str:
 def _compile_expression(text: str) -> Callable[[Message], bool]:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as wrong:
+    except SyntaxError as wrong:
+        raise WrongFilter(
+            f"the expression cannot be read at character {wrong.offset}: {wrong.msg}"
+        ) from None
+    except (ValueError, RecursionError, MemoryError) as wrong:
         raise WrongFilter(f"the expression cannot be read: {wrong}") from None
     _check(tree)
     _check_depth(tree)

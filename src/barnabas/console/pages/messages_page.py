@@ -29,6 +29,7 @@ from barnabas.console.pages.produce_page import find_record
 from barnabas.console.pages.topic_page import topic_row
 from barnabas.console.web.limits import Crowded
 from barnabas.console.web.page import Page, parse_integer, server_sent, sign_in_first
+from barnabas.console.web.rendering import sentence
 
 WHERE: Final = (
     ("newest", "the newest"),
@@ -193,7 +194,7 @@ async def _events(page: Page) -> AsyncIterator[str]:
             ended += ", as many as one search reads"
         yield server_sent("done", ended)
     except (ClusterFailed, WrongFilter, FilterStopped, Misused, Crowded) as failure:
-        yield server_sent("failed", str(failure))
+        yield server_sent("failed", f"{sentence(str(failure))}.")
 
 
 def _shown(page: Page, asked: Asked, messages: list[ReadMessage]) -> list[ShownMessage]:

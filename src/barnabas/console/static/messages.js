@@ -35,6 +35,7 @@ document.addEventListener("DOMContentLoaded", () => {
       const failed = document.getElementById("messages-failed");
       failed.textContent = event.data; failed.hidden = false;
       stop("stopped");
+      document.getElementById("messages-none").hidden = true; // it is not known
     });
     source.onerror = () => stop("the console does not answer; read again");
   }
