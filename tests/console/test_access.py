@@ -16,7 +16,7 @@ from barnabas.console.console_options import ConsoleOptions
 from barnabas.console.console_state import ConsoleState
 from barnabas.console.pages.pipelines_page import _command
 from barnabas.console.pages.sign_in_page import login_properties
-from barnabas.console.web.access import Sessions
+from barnabas.console.web.access import Session, Sessions
 from barnabas.console.web.actions import WrongInput
 from tests.console.test_web import OWN, ask, served
 
@@ -49,6 +49,21 @@ def test_requests_of_strangers_end_no_session_of_a_person() -> None:
         last = sessions.begin()
     assert sessions.find({sessions.cookie: known.id}) is known
     assert sessions.find({sessions.cookie: last.id}) is last
+
+
+def test_one_user_of_the_cluster_has_a_bounded_number_of_sessions() -> None:
+    sessions, closed = Sessions(Random(), SystemClock()), list[int]()
+
+    def sign_in(person: str, number: int) -> Session:
+        session = sessions.begin()
+        cluster = SimpleNamespace(close=lambda: closed.append(number))
+        sessions.sign_in(session, person, cluster)
+        return session
+
+    other = sign_in("grace", -1)
+    many = [sign_in("ada", number) for number in range(25)]
+    assert closed == [0, 1, 2, 3, 4]
+    assert [each.person for each in (other, many[4], many[5])] == ["grace", None, "ada"]
 
 
 @pytest.mark.parametrize("topic", ["../../etc", "/etc/x", "..", "--to=/etc", "a/b", ""])

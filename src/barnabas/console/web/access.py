@@ -22,6 +22,7 @@ from barnabas.base.randomness import Random
 
 LOCAL: Final = "local"
 _SESSIONS: Final = 1_000
+_OF_ONE_USER: Final = 20
 _UNUSED_MS: Final = 12 * 3600 * 1000
 _PLANS: Final = 20
 HEADERS: Final = {
@@ -96,6 +97,14 @@ class Sessions:
         session = Session(self._new_id(), used_ms=self._clock.now_ms())
         self._sessions[session.id] = session
         return session
+
+    def sign_in(self, session: Session, person: str, cluster: Any = None) -> None:
+        """Of one user of the cluster the oldest sessions end: each has connections of its own."""
+        session.person, session.cluster = person, cluster
+        if cluster is not None:
+            own = [each for each in self._sessions.values() if each.person == person]
+            for each in own[:-_OF_ONE_USER]:
+                self.end(each)
 
     def end(self, session: Session) -> None:
         """Nobody is signed in any more, in other tabs either."""

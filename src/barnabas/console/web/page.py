@@ -154,7 +154,7 @@ class Page:
         """A new session: whoever knew the id of the former one is not signed in."""
         self.state.sessions.end(self.session)
         self.session, self.is_new_session = self.state.sessions.begin(), True
-        self.session.person, self.session.cluster = person, cluster
+        self.state.sessions.sign_in(self.session, person, cluster)
 
     def stream(self, events: AsyncIterator[str]) -> Response:
         return self.with_cookie(StreamingResponse(events, media_type=EVENT_STREAM))
