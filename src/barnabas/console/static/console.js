@@ -76,6 +76,7 @@
       }, data, element));
     }
   }
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawCharts(document, true));
   let resized;
   addEventListener("resize", () => { clearTimeout(resized); resized = setTimeout(() => drawCharts(document, true), 150); });
 

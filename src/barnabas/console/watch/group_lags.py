@@ -203,8 +203,9 @@ class GroupLags:
         )
 
         def lag_of(each: ListedGroup) -> GroupLag:
-            known = [] if not each.has_members else members and members.get(each.name)
-            return decide_lag(each, committed.get(each.name), ends, known)
+            known = None if members is None else members.get(each.name)
+            found = known if each.has_members else ()
+            return decide_lag(each, committed.get(each.name), ends, found)
 
         found = await self._offload(lambda: {each.name: lag_of(each) for each in groups})
         self._snapshot = LagSnapshot(found, self._clock.now_ms(), why, members)

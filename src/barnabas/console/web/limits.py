@@ -34,8 +34,8 @@ class Places:
         """Raises Crowded"""
         if not self.free:
             raise Crowded(
-                f"{self._most} {self._things} are open at this console, and it serves no more at"
-                " once; close some, or try again later"
+                f"{self._most} {self._things} are open at this console, as many as it serves at"
+                " once; try again later"
             )
         self.free -= 1
         try:
