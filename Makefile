@@ -5,7 +5,7 @@ VENV   := .venv$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-# Brokers start by the hundred in tests: what Python compiles is kept, whoever says it need not be.
+# Brokers start by the hundred in tests: what Python compiles is kept, also where the environment says otherwise.
 # Beforehand only what a broker loads is compiled: of most packages most is never used.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -40,7 +40,7 @@ $(STAMP): requirements.lock pyproject.toml setup.py $(COMPILED)
 	@$(BIN)/python -c 'import barnabas.cli.commands, barnabas.cli.server.server_run, importlib, uvloop; from barnabas.server.requests.api_handlers import LATE_MODULES; [*map(importlib.import_module, LATE_MODULES)]'
 	@touch $(STAMP)
 
-lock:           ## write requirements.lock anew from pyproject.toml (needs uv)
+lock:           ## write requirements.lock from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	  --python-version 3.11 --extra all --group dev pyproject.toml -o requirements.lock
 

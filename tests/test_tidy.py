@@ -57,7 +57,7 @@ EXPLAINED = re.compile(r"(type:\s*ignore\[[\w, -]+\]|noqa:\s*[A-Z]+\d+)\s*(?:-|#
 
 OPENING_QUESTION = re.compile(r'(\A|""")(Whether|What|Who|Which)\b')
 
-# What may take a set of strings whole, since its order does not show in the result.
+# Functions that may take a set of strings: its order does not show in their results.
 ORDERLESS = ("all", "any", "frozenset", "len", "max", "min", "set", "sorted", "sum")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -208,7 +208,7 @@ def test_every_module_begins_by_saying_what_it_is_for() -> None:
 def test_no_docstring_opens_with_a_question_word() -> None:
     found = [
         f"{name_of(path)}:{line} {text.strip().splitlines()[0]}"
-        for path in python_files("src")
+        for path in python_files()
         for line, text in docstrings(path, OPENING_QUESTION)
     ]
     assert not found, found
@@ -275,7 +275,7 @@ def test_documents_have_no_trailing_spaces_or_tabs() -> None:
 
 
 def swallows_all(handler: ast.ExceptHandler) -> bool:
-    """Whether it catches everything, and does not raise it again at its end."""
+    """True if it catches everything, and does not raise it again at its end."""
     last = handler.body[-1]
     if isinstance(last, ast.Raise) and last.exc is None:
         return False
@@ -304,7 +304,7 @@ def test_only_the_top_of_a_connection_and_supervisors_swallow_everything() -> No
 
 
 def is_set(node: ast.expr, sets: frozenset[str]) -> bool:
-    """Whether the expression is plainly a set, whose order changes from run to run."""
+    """True if the expression is plainly a set, whose order changes from run to run."""
     if isinstance(node, ast.Name):
         return node.id in sets
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -317,7 +317,7 @@ def is_set(node: ast.expr, sets: frozenset[str]) -> bool:
 
 
 def is_number(node: ast.expr) -> bool:
-    """Whether the element is a number, whose hash is the same in every run."""
+    """True if the element is a number, whose hash is the same in every run."""
     return isinstance(node, ast.Constant) and isinstance(node.value, int | float)
 
 

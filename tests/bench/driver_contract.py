@@ -50,7 +50,7 @@ class Tools:
         tool.chmod(0o755)
 
     def kept(self) -> list[Path]:
-        """What was built and is in the cache."""
+        """The programs that were built and are in the cache."""
         return list((self._cache / "barnabas").iterdir())
 
 

@@ -46,7 +46,7 @@ def test_consuming_six_partitions_in_a_fetch_session_is_guarded() -> None:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, float]]:
-    """What the next runs measure."""
+    """The results of the next runs."""
     measured: list[dict[str, float]] = []
     monkeypatch.setattr(bench_guard, "_measured", lambda *_: measured.pop(0))
     return measured

@@ -16,7 +16,7 @@ def number(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
     before = signal.signal(request.param, lambda each, _: came.append(each))
     yield request.param
     signal.signal(request.param, before)
-    assert came == [request.param], "whoever handled it before was told of it, once"
+    assert came == [request.param], "the former handler got it, once"
 
 
 def test_the_first_signal_ends_the_block_and_a_second_does_not_interrupt_the_cleanup(

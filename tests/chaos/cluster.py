@@ -93,8 +93,8 @@ class CutCluster(Cluster):
         """Return when every broker knows all brokers."""
 
         def complete() -> bool:
-            told = [self.metadata(number).brokers for number in self.brokers]
-            return all(len(brokers) == len(self.brokers) for brokers in told)
+            views = [self.metadata(number).brokers for number in self.brokers]
+            return all(len(brokers) == len(self.brokers) for brokers in views)
 
         until(complete, "all brokers")
 
@@ -128,21 +128,21 @@ class CutCluster(Cluster):
     def wait_isr(self, topic: str, isr: list[int], asked: int) -> None:
         """Return when a broker's metadata has this ISR for partition 0."""
 
-        def told() -> bool:
+        def is_so() -> bool:
             found = self.partitions(topic, asked)
             return bool(found) and sorted(found[0].isr_nodes) == isr
 
-        until(told, f"{isr} in sync")
+        until(is_so, f"{isr} in sync")
 
     def wait_in_sync(self, topic: str, within_s: float = 60.0) -> None:
         """Return when every broker's metadata has all replicas of every partition in sync."""
 
         def in_sync() -> bool:
-            told = [self.partitions(topic, number) for number in self.running]
+            views = [self.partitions(topic, number) for number in self.running]
             return all(
                 partitions
                 and all(sorted(p.isr_nodes) == sorted(p.replica_nodes) for p in partitions)
-                for partitions in told
+                for partitions in views
             )
 
         try:

@@ -16,7 +16,7 @@ OUTSTANDING: Final = 100
 PACE_S: Final = 0.01
 PADDING: Final = b"." * 100
 
-# What a reader that saw too few records reports of each partition.
+# The facts of each partition that a reader reports if it saw too few records.
 TOLD: Final = ("leader", "broker", "fetch_state", "next_offset", "hi_offset", "ls_offset", "rxmsgs")
 NO_BROKER: Final = -1
 # librdkafka 2.16 with a `client.rack` was seen to send no request at all for a minute, not even for

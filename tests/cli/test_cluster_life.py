@@ -91,7 +91,7 @@ def end(pid: int) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
+    """True if the process runs; a zombie does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

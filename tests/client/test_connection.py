@@ -72,7 +72,7 @@ async def asked(reader: asyncio.StreamReader) -> int:
     return int(correlation_id)
 
 
-def told(correlation_id: int, state: str) -> bytes:
+def framed(correlation_id: int, state: str) -> bytes:
     response = DescribeControllerResponse(error_code=ErrorCode.none, state=state)
     return write_response(ApiKey.DESCRIBE_CONTROLLER, 0, correlation_id, response)
 
@@ -94,7 +94,7 @@ def test_requests_sent_at_once_get_their_own_answers(run: Run) -> None:
         reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         ids = [await asked(reader) for _ in range(3)]
-        writer.write(b"".join(told(number, f"answer {i}") for i, number in enumerate(ids)))
+        writer.write(b"".join(framed(number, f"answer {i}") for i, number in enumerate(ids)))
         await until_closed(reader, writer)
 
     async def scenario() -> None:
@@ -111,7 +111,7 @@ def test_large_answers_and_small_ones_follow_each_other(run: Run) -> None:
 
     async def one_by_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for n, size in enumerate(sizes):
-            writer.write(told(await asked(reader), str(n) * size))
+            writer.write(framed(await asked(reader), str(n) * size))
         await until_closed(reader, writer)
 
     async def scenario() -> None:
@@ -145,7 +145,7 @@ def test_an_answer_whose_asker_was_cancelled_is_passed_over(run: Run) -> None:
         first = await asked(reader)
         received.set()
         second = await asked(reader)
-        writer.write(told(first, "unwanted") + told(second, "wanted"))
+        writer.write(framed(first, "unwanted") + framed(second, "wanted"))
         await until_closed(reader, writer)
 
     async def scenario() -> None:
@@ -214,7 +214,7 @@ def test_a_broker_that_goes_away_is_gone_for_all(run: Run) -> None:
 def test_a_broker_that_breaks_off_within_an_answer_is_gone_for_all(run: Run) -> None:
     async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         ids = [await asked(reader) for _ in range(3)]
-        writer.write(told(ids[0], "x" * 100_000)[:-50_000])
+        writer.write(framed(ids[0], "x" * 100_000)[:-50_000])
         await writer.drain()
 
     async def scenario() -> None:
@@ -231,7 +231,7 @@ def test_a_broker_that_breaks_off_within_an_answer_is_gone_for_all(run: Run) -> 
         (b"\x15\x03\x03\x00\x02\x02\x28", "announces an answer of 352518912 bytes"),
         (b"\xff\xff\xff\xff", "announces an answer of -1 bytes"),
         (b"\0\0\0\3abc", "announces an answer of 3 bytes"),
-        (told(4711, "?"), "answers 4711, which is not its turn"),
+        (framed(4711, "?"), "answers 4711, which is not its turn"),
         (struct.pack(">ii", 5, 1) + b"\0", "answers what cannot be read: DESCRIBE_CONTROLLER v0"),
         (struct.pack(">iibhb", 8, 1, 0, 0, 0), "answers what cannot be read"),
         (struct.pack(">iibh", 12, 1, 0, 0) + b"\xff\xff\xff\xff\x07", "answers what cannot be"),
@@ -258,7 +258,7 @@ def test_an_answer_that_nobody_asked_for_ends_the_connection(run: Run) -> None:
     hung_up = asyncio.Event()
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(told(1, "hello?"))
+        writer.write(framed(1, "hello?"))
         with contextlib.suppress(ConnectionError):
             await until_closed(reader, writer)
         hung_up.set()
@@ -288,7 +288,7 @@ def test_close_fails_pending_requests_and_may_be_called_twice(run: Run) -> None:
 
 def test_a_request_that_cannot_be_written_leaves_the_connection_as_it_was(run: Run) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(told(await asked(reader), "fine"))
+        writer.write(framed(await asked(reader), "fine"))
         await until_closed(reader, writer)
 
     def broken(_: int) -> bytes:
@@ -341,7 +341,7 @@ class Wire(asyncio.Transport):
 
 
 def receive(peer: AsyncConnection, data: memoryview, chunk: int) -> None:
-    """What a loop does with what a socket gives, at most `chunk` bytes at a time."""
+    """Give the connection bytes as a loop does, at most `chunk` at a time."""
     while data:
         room = peer.get_buffer(-1)
         assert len(room) > 0
@@ -352,7 +352,7 @@ def receive(peer: AsyncConnection, data: memoryview, chunk: int) -> None:
 
 
 async def answers(sizes: list[int], chunk: int) -> list[memoryview]:
-    """What peers are given when answers of these sizes come in chunks."""
+    """The answers that peers are given when these sizes come in chunks."""
     loop = asyncio.get_running_loop()
     peer = AsyncConnection("wire", "test", loop)
     peer.connection_made(Wire())

@@ -35,7 +35,7 @@ def batches(broker: BrokerProcess, topic: str, partition: int = 0) -> list[Batch
 
 
 def sent(stored: list[Stored]) -> list[Message]:
-    """What was consumed as its producer gave it, without a time."""
+    """The messages that were consumed, as their producer gave them, without a time."""
     return [replace(each.message, timestamp=None) for each in stored]
 
 

@@ -82,7 +82,7 @@ def test_a_compacted_topic_shrinks_to_its_latest_values_while_it_is_written_and_
     ]
     produce(broker, topic, pairs)
     produce(broker, topic, [("key-0", None)])
-    # What follows makes the tombstone's segment one that may be compacted, and its time pass.
+    # These make the tombstone's segment one that may be compacted, and its time pass.
     for _ in range(3):
         produce(broker, topic, [(f"key-{1 + n % (KEYS - 1)}", f"last-{n}") for n in range(2000)])
 

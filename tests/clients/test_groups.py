@@ -127,7 +127,7 @@ def test_each_record_counts_once_if_result_and_position_are_stored_together(
         group.wait_shared(PARTITIONS, members)
         members[1].order("hold")
         produce(served, topic)
-        group.wait(lambda: members[1].told("holding"), "a record at hand")
+        group.wait(lambda: members[1].events_of("holding"), "a record at hand")
         members[1].pause(SESSION_S / 2)
         members[0].kill()
         group.wait_shared(PARTITIONS, [members[2]])
@@ -153,7 +153,7 @@ def test_a_member_that_stalls_beyond_its_poll_interval_loses_its_partitions(
         group.wait_shared(PARTITIONS, [lively, lazy])
         lazy.order("stall for 5")
         group.wait(lambda: len(lively.owns) == PARTITIONS, "the lively one to have all")
-        assert not lazy.told("stalled")
+        assert not lazy.events_of("stalled")
         produce(served, topic)
         group.wait_processed(ends())
         group.wait_shared(PARTITIONS, [lively, lazy])
@@ -167,11 +167,11 @@ def test_a_static_member_that_returns_in_time_causes_no_rebalance(
         other = group.join(config={**config, "group.instance.id": "other"})
         before = group.join(config={**config, "group.instance.id": "static"})
         group.wait_shared(PARTITIONS, [other, before])
-        had, changes = before.owns, len(other.told("revoked"))
+        had, changes = before.owns, len(other.events_of("revoked"))
         before.kill()
         again = group.join(config={**config, "group.instance.id": "static"})
         group.wait(lambda: again.owns == had, "it to have what it had")
-        assert len(other.told("revoked")) == changes
+        assert len(other.events_of("revoked")) == changes
         group.check_nothing_was_owned_twice()
 
 

@@ -38,7 +38,7 @@ def produce(broker: BrokerProcess) -> None:
 def consume(
     java: ApacheKafka, broker: BrokerProcess, folder: Path, count: int, **properties: str
 ) -> list[int]:
-    """What the console consumer of a group prints until it had so many messages."""
+    """The output of the console consumer of a group, until it had so many messages."""
     config = folder / "consumer.properties"
     config.write_text("".join(f"{k.replace('_', '.')}={v}\n" for k, v in properties.items()))
     printed = subprocess.run(

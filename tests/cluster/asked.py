@@ -41,7 +41,7 @@ class Asked(ABC):
 
     @abstractmethod
     def is_right(self, after: Homes) -> bool:
-        """Whether it is done, or cleanly undone."""
+        """True if it is done, or cleanly undone."""
 
     def judge(self) -> None:
         after = homes(self.cluster, self.topic)

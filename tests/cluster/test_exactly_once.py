@@ -127,7 +127,7 @@ class Clients:
         return self._processes[-1]
 
     def are_done(self) -> bool:
-        """Whether one has consumed all; otherwise one is at work."""
+        """True if one has consumed all; otherwise one is at work."""
         is_done = any(process.poll() == 0 for process in self._processes)
         return is_done or self.at_work().poll() == 0
 
@@ -213,7 +213,7 @@ def test_each_input_has_one_output_though_coordinators_and_clients_are_paused_fo
 
 
 def is_paused_amid_a_transaction(cluster: Cluster, client: "subprocess.Popen[bytes]") -> bool:
-    """Whether the client, which is paused, has an open transaction; otherwise it goes on."""
+    """True if the client, which is paused, has an open transaction; otherwise it goes on."""
     port = cluster.brokers[coordinator(cluster, NAME)].port
     client.send_signal(signal.SIGSTOP)
     response = ask(port, ApiKey.DESCRIBE_TRANSACTIONS, transactional_ids=(NAME,))

@@ -15,6 +15,7 @@ from barnabas.base.errors import ErrorCode
 from barnabas.wire.apis import ApiKey
 from tests.cluster.operations import create
 from tests.support.asking import ask
+from tests.support.background import in_background
 from tests.support.cluster import Cluster, until
 from tests.support.groups import Group
 
@@ -44,10 +45,9 @@ PHASES = {
 @contextmanager
 def produced_meanwhile(cluster: Cluster, topics: list[str]) -> Iterator[None]:
     """Send records continuously, up to EACH in every partition; at the end all are sent."""
-    stop = threading.Event()
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
 
-    def produce() -> None:
+    def produce(stop: threading.Event) -> None:
         for number in range(EACH):
             for topic in topics:
                 for partition in range(PARTITIONS):
@@ -55,14 +55,9 @@ def produced_meanwhile(cluster: Cluster, topics: list[str]) -> Iterator[None]:
             producer.poll(0)
             stop.wait(0.2)
 
-    thread = threading.Thread(target=produce)
-    thread.start()
-    try:
+    with in_background(produce):
         yield
-    finally:
-        stop.set()
-        thread.join()
-        assert producer.flush(30) == 0
+    assert producer.flush(30) == 0
 
 
 def state_of(cluster: Cluster, broker: int, group: str) -> str:
@@ -122,7 +117,7 @@ def test_the_coordinator_is_killed_in_every_phase_of_a_rebalance(
             ):
                 group.join(config=config)
             for group in (cooperating, reconciling):
-                group.wait(partial(first[group].told, "revoked"), "a revocation")
+                group.wait(partial(first[group].events_of, "revoked"), "a revocation")
             until(lambda: phases(cluster, coordinator) == PHASES, "all phases at once")
             cluster.brokers[coordinator].kill()
         for name, group in groups.items():

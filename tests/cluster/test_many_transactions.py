@@ -171,7 +171,7 @@ def test_an_id_that_expired_begins_again_and_its_old_producer_never_commits_half
 
 
 def is_forgotten(cluster: Cluster, name: str) -> bool:
-    """Whether no broker coordinates the id."""
+    """True if no broker coordinates the id."""
     for broker in cluster.running.values():
         answer = ask(
             broker.port,

@@ -24,7 +24,7 @@ SOON_OUT_OF_SYNC = (
 )
 
 
-def told(cluster: Cluster, number: int, name: str) -> float:
+def metric(cluster: Cluster, number: int, name: str) -> float:
     """A broker's current value of a metric, summed over its labels."""
     addresses = re.findall(r"metrics served at (\S+)", cluster.brokers[number].log())
     with urllib.request.urlopen(addresses[-1], timeout=5) as answer:
@@ -37,7 +37,7 @@ def told(cluster: Cluster, number: int, name: str) -> float:
 
 
 def told_by(cluster: Cluster, numbers: list[int], name: str) -> float:
-    return sum(told(cluster, number, name) for number in numbers)
+    return sum(metric(cluster, number, name) for number in numbers)
 
 
 def produce_to_all(cluster: Cluster) -> None:
@@ -63,11 +63,11 @@ def test_metrics_show_the_loss_and_the_return_of_a_follower(
     cluster.wait_settled()
 
     assert told_by(cluster, everyone, "active_controller") == 1
-    assert told(cluster, controller, "controller_brokers") == len(everyone)
+    assert metric(cluster, controller, "controller_brokers") == len(everyone)
     assert told_by(cluster, everyone, "leader_count") == PARTITIONS
-    assert [told(cluster, n, "partition_count") for n in everyone] == [PARTITIONS] * 3
+    assert [metric(cluster, n, "partition_count") for n in everyone] == [PARTITIONS] * 3
     assert told_by(cluster, everyone, "under_replicated_partitions") == 0
-    until(lambda: told(cluster, victim, "replica_fetches_total") > 0, "fetches of the follower")
+    until(lambda: metric(cluster, victim, "replica_fetches_total") > 0, "fetches of the follower")
     shrinks = told_by(cluster, others, "isr_shrinks_total")
 
     cluster.brokers[victim].pause()
@@ -90,11 +90,11 @@ def test_metrics_show_the_loss_and_the_return_of_a_follower(
         lambda: told_by(cluster, others, "under_replicated_partitions") == PARTITIONS,
         "the leaders to miss the dead",
     )
-    until(lambda: told(cluster, controller, "controller_brokers") == 2, "the controller to know")
-    assert told(cluster, controller, "offline_partitions") == 0
+    until(lambda: metric(cluster, controller, "controller_brokers") == 2, "the controller to know")
+    assert metric(cluster, controller, "offline_partitions") == 0
     cluster.start([victim])
     until(
         lambda: told_by(cluster, everyone, "under_replicated_partitions") == 0,
         "the follower to be back",
     )
-    assert told(cluster, controller, "unclean_leader_elections_total") == 0
+    assert metric(cluster, controller, "unclean_leader_elections_total") == 0

@@ -24,6 +24,7 @@ from tests.console.conftest import (
     Visitor,
     running_console,
 )
+from tests.support.background import in_background
 from tests.support.cluster import Cluster
 from tests.support.confluent_client import admin
 
@@ -117,10 +118,9 @@ def of_cluster(
 @contextlib.contextmanager
 def busy(cluster: Cluster) -> Iterator[None]:
     """Payments all the while, more and fewer of them."""
-    stop = threading.Event()
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
 
-    def pay() -> None:
+    def pay(stop: threading.Event) -> None:
         number = 0
         while not stop.wait(0.05):
             number += 1
@@ -128,14 +128,9 @@ def busy(cluster: Cluster) -> Iterator[None]:
                 producer.produce("payments", b'{"paid": 7}')
             producer.poll(0)
 
-    thread = threading.Thread(target=pay)
-    thread.start()
-    try:
+    with in_background(pay):
         yield
-    finally:
-        stop.set()
-        thread.join()
-        producer.flush(60)
+    producer.flush(60)
 
 
 PICTURES = (

@@ -3,7 +3,7 @@
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -12,6 +12,7 @@ from playwright.sync_api import TimeoutError
 from barnabas.console.cluster.groups import GroupMember, ListedGroup
 from barnabas.console.watch.rebalances import decide_rebalances
 from tests.console.conftest import Visitor
+from tests.support.background import in_background
 from tests.support.broker import BrokerProcess
 from tests.support.confluent_client import admin
 
@@ -65,21 +66,15 @@ def consuming(
         "auto.offset.reset": "earliest",
         "enable.auto.commit": commits,
     }
-    consumer, stop = Consumer(settings), threading.Event()
+    consumer = Consumer(settings)
     consumer.subscribe([topic])
 
-    def poll() -> None:
+    def poll(stop: threading.Event) -> None:
         while not stop.is_set():
             consumer.poll(0.1)
 
-    thread = threading.Thread(target=poll)
-    thread.start()
-    try:
+    with closing(consumer), in_background(poll):
         yield
-    finally:
-        stop.set()
-        thread.join()
-        consumer.close()
 
 
 @pytest.mark.long

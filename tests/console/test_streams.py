@@ -134,7 +134,7 @@ def test_a_search_with_a_filter_goes_on(broker: BrokerProcess, skewed: str) -> N
     assert places(read(broker, skewed, f"{query}&{more[1]}")) == [(3, 0)]
 
 
-def test_whoever_may_do_everything_may_alter_the_cluster(broker: BrokerProcess) -> None:
+def test_a_principal_that_may_do_everything_may_alter_the_cluster(broker: BrokerProcess) -> None:
     async def work(_: Starlette, state: ConsoleState) -> None:
         assert await state.cluster.client.may_alter()
 

@@ -1,4 +1,4 @@
-"""Who may see and change what: read-only, tokens, password, proxy, SASL users; the audit log."""
+"""Access to the console: read-only, tokens, password, proxy, SASL users; the audit log."""
 
 import contextlib
 import http.client
@@ -194,7 +194,7 @@ def test_a_person_signs_in_as_themselves_and_the_cluster_decides(
 
 
 def _answer_to_archive(person: Visitor, console: ConsoleProcess) -> str:
-    """What the console says before it starts a process on its machine."""
+    """The console's answer before it starts a process on its machine."""
     token = person.page.locator("input[name=csrf]").first
     person.open("topics-new", "Create a topic")
     form: dict[str, str | float | bool] = {

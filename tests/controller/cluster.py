@@ -304,6 +304,16 @@ class Cluster:
 
     # -- the tree --------------------------------------------------------------
 
+    async def leave(self, broker_id: int) -> None:
+        """Remove a broker's registration, and let the controller act on that."""
+        await self.nodes[broker_id].unregister()
+        await self.quiet()
+
+    async def join(self, broker_id: int) -> None:
+        """Register a broker again, and let the controller act on that."""
+        await self.nodes[broker_id].register()
+        await self.quiet()
+
     async def create_topic(self, name: str, *replicas: tuple[int, ...]) -> None:
         await self.write_topic(name, *replicas, topic_id=Random(7).uuid())
         await self.quiet()

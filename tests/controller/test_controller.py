@@ -51,14 +51,12 @@ async def test_leaders_move_when_a_broker_dies_and_it_rejoins_as_a_follower(
 ) -> None:
     await cluster.start(0, 1, 2)
     await cluster.create_topic("t", (1, 2), (2, 1))
-    await cluster.nodes[1].unregister()
-    await cluster.quiet()
+    await cluster.leave(1)
     state = await cluster.state("t", 0)
     assert (state.leader, state.isr, state.leader_epoch > 0) == (2, (2,), True)
     assert (await cluster.state("t", 1)).isr == (2,)
     heard = len(cluster.nodes[1].broker.heard)
-    await cluster.nodes[1].register()
-    await cluster.quiet()
+    await cluster.join(1)
     assert len(cluster.nodes[1].broker.heard) > heard
     assert cluster.nodes[1].broker.leaders()[TopicPartition("t", 0)].leader == 2
 
@@ -67,12 +65,10 @@ async def test_leaders_move_when_a_broker_dies_and_it_rejoins_as_a_follower(
 async def test_a_partition_whose_only_replica_died_waits_for_it(cluster: Cluster) -> None:
     await cluster.start(0, 1)
     await cluster.create_topic("t", (1,))
-    await cluster.nodes[1].unregister()
-    await cluster.quiet()
+    await cluster.leave(1)
     assert (await cluster.state("t")).leader == -1
     assert cluster.controller.describe()["counts"]["offline_partitions"] == 1
-    await cluster.nodes[1].register()
-    await cluster.quiet()
+    await cluster.join(1)
     state = await cluster.state("t")
     assert (state.leader, state.isr) == (1, (1,))
     assert cluster.controller.describe()["counts"]["offline_partitions"] == 0
@@ -86,8 +82,7 @@ async def test_a_bounced_broker_gets_everything_again_under_its_new_epoch(
     await cluster.create_topic("t", (1, 0))
     before = cluster.nodes[1].broker.messages(ApiKey.LEADER_AND_ISR)[-1].broker_epoch
     await cluster.nodes[1].unregister()
-    await cluster.nodes[1].register()
-    await cluster.quiet()
+    await cluster.join(1)
     told = cluster.nodes[1].broker.messages(ApiKey.LEADER_AND_ISR)[-1]
     assert told.broker_epoch > before
     assert (await cluster.state("t")).leader == 0

@@ -200,7 +200,7 @@ async def moved(cluster: Cluster) -> bool:
     topic = await cluster.topic("t")
     for index, replicas in topic.partitions.items():
         state = await cluster.state("t", index)
-        if 3 in replicas and 3 not in state.isr and TopicPartition("t", index) in told(cluster):
+        if 3 in replicas and 3 not in state.isr and TopicPartition("t", index) in led_by_3(cluster):
             await cluster.write_isr("t", index, *state.isr, 3)
     return (topic.partitions, topic.adding, topic.removing) == (
         {0: (3, 1), 1: (3,)},
@@ -209,7 +209,7 @@ async def moved(cluster: Cluster) -> bool:
     ) and not await cluster.exists(paths.REASSIGN_PARTITIONS)
 
 
-def told(cluster: Cluster) -> dict[TopicPartition, object]:
+def led_by_3(cluster: Cluster) -> dict[TopicPartition, object]:
     return cluster.nodes[3].broker.leaders()
 
 

@@ -39,8 +39,7 @@ async def test_a_replica_that_left_the_isr_without_a_notification_is_not_elected
     await cluster.start(0, 1, 2, 3)
     await cluster.create_topic("t", (1, 2, 3))
     await write_silently(cluster, b'"isr":[1,2,3]', b'"isr":[1,3]')
-    await cluster.nodes[1].unregister()
-    await cluster.quiet()
+    await cluster.leave(1)
     state = await cluster.state("t")
     assert (state.leader, state.isr) == (3, (3,))
 
@@ -54,8 +53,7 @@ async def test_a_replica_that_joined_the_isr_without_a_notification_is_elected(
     await cluster.write_isr("t", 0, 1)
     await cluster.quiet()
     await write_silently(cluster, b'"isr":[1]', b'"isr":[1,2]')
-    await cluster.nodes[1].unregister()
-    await cluster.quiet()
+    await cluster.leave(1)
     state = await cluster.state("t")
     assert (state.leader, state.isr) == (2, (2,))
 
@@ -67,8 +65,7 @@ async def test_a_missing_znode_does_not_prevent_the_writes_of_others(
     await cluster.start(0, 1, 2)
     await cluster.create_topic("t", (1, 2), (1, 2))
     await cluster.admin.delete(paths.partition_state_path(T0))
-    await cluster.nodes[1].unregister()
-    await cluster.quiet()
+    await cluster.leave(1)
     assert (await cluster.state("t", 1)).leader == 2
     assert cluster.controller.epoch == 1
     # An operator has to repair it; the next controller finds a partition without a state.

@@ -77,7 +77,7 @@ def holders(cluster: Cluster) -> set[BrokerId]:
 
 
 def nothing_is_left_over(cluster: Cluster) -> bool:
-    """Whether exactly the assigned brokers have a log, and no other is in sync."""
+    """True if exactly the assigned brokers have a log, and no other is in sync."""
     replicas = set(cluster.assignment(P).replicas)
     state = cluster.states[P].state
     return holders(cluster) == replicas >= set(state.isr) and state.leader in replicas

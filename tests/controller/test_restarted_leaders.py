@@ -92,7 +92,7 @@ def test_if_the_whole_isr_restarted_the_leader_leads_on_in_a_new_epoch() -> None
 
 
 def test_a_replica_whose_session_expired_kept_running() -> None:
-    """It registered anew, as one that restarted does; but it lost nothing."""
+    """It registered again, as one that restarted does; but it lost nothing."""
     found = two_in_sync(300, 301, other_first=100)
     assert unseen(found) == [PartitionReplica(TopicPartition("t", 0), BrokerId(1))]
     assert alone(found) == []

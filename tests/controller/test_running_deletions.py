@@ -27,8 +27,7 @@ async def test_a_deleted_topic_is_gone_from_brokers_and_tree(cluster: Cluster) -
 async def test_a_deletion_waits_for_a_broker_that_is_down(cluster: Cluster) -> None:
     await cluster.start(0, 1)
     await cluster.create_topic("t", (0, 1))
-    await cluster.nodes[1].unregister()
-    await cluster.quiet()
+    await cluster.leave(1)
     await mark_deleted(cluster, "t")
     await cluster.quiet()
     assert cluster.nodes[0].broker.deleted() == [T0]
@@ -91,8 +90,7 @@ async def test_a_topic_can_be_created_with_the_name_of_a_deleted_one(
     await cluster.start(0, 1)
     await cluster.create_topic("t", (0, 1))
     await cluster.nodes[0].unregister()
-    await cluster.nodes[0].register()
-    await cluster.quiet()
+    await cluster.join(0)
     await mark_deleted(cluster, "t")
     await cluster.until(lambda: is_gone(cluster, "t"))
     await cluster.create_topic("t", (1, 0))

@@ -27,10 +27,8 @@ class Warnings(logging.Handler):
 
 async def stray(cluster: Cluster) -> None:
     """Restart broker 1 and let it catch up: others now lead its partitions."""
-    await cluster.nodes[1].unregister()
-    await cluster.quiet()
-    await cluster.nodes[1].register()
-    await cluster.quiet()
+    await cluster.leave(1)
+    await cluster.join(1)
     path = paths.partition_state_path(T0)
     data, stat = await cluster.admin.get(path)
     await cluster.admin.set(path, data.replace(b'"isr":[2]', b'"isr":[2,1]'), stat.version)
@@ -89,8 +87,7 @@ async def test_an_unclean_election_happens_only_when_allowed_and_warns(
     await cluster.create_topic("t", (1, 2))
     await cluster.write_isr("t", 0, 1)
     await cluster.quiet()
-    await cluster.nodes[1].unregister()
-    await cluster.quiet()
+    await cluster.leave(1)
     assert (await cluster.state("t")).leader == -1
     await cluster.admin.create(
         paths.config_path(paths.topic_entity("t")),

@@ -74,7 +74,7 @@ def states(controller: Controller) -> list[ReplicaState]:
 
 
 def is_gone(controller: Controller, topic: str = "t") -> bool:
-    """Whether nothing is left of a topic in the tree, the context and on the brokers."""
+    """True if nothing is left of a topic in the tree, the context and on the brokers."""
     cluster, context = controller.cluster, controller.context
     left = (*cluster.states, *(each.topic_partition for each in cluster.logs), *context.leadership)
     known = (*context.partition_states, *(r.topic_partition for r in context.replica_states))

@@ -76,7 +76,7 @@ def test_bytes_handed_out_stay_readable_when_the_file_is_cut_or_removed(
     assert bytes(held) == data
 
 
-# What a page fault brings into memory beside the page itself, in each file.
+# The bytes that a page fault brings into memory beside the page itself, in each file.
 AROUND = 4 * 1024 * 1024
 ONLY_LINUX_TELLS = pytest.mark.skipif(
     sys.platform != "linux", reason="only Linux tells what is resident"

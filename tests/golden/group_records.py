@@ -7,7 +7,6 @@ import base64
 import dataclasses
 import json
 import uuid
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from barnabas.groups.records.classic_group_record import (
@@ -37,9 +36,10 @@ from barnabas.groups.records.consumer_group_records import (
 from barnabas.groups.records.group_records import CommittedOffset, GroupRecord, OffsetCommit
 from tests.golden.make import GOLDEN
 from tests.support.apache_kafka import apache_kafka
+from tests.support.kafka_messages import run_kafka_messages
 
 FILE: Final = GOLDEN / "group-records.json"
-_PROGRAM: Final = Path(__file__).parent.parent / "support" / "KafkaRecords.java"
+_PACKAGE: Final = "org.apache.kafka.coordinator.group.generated"
 _ID: Final = uuid.UUID("0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0")
 
 _PARTITIONS: Final = (
@@ -198,11 +198,13 @@ def _key_line(record: GroupRecord) -> str:
     key = {name: value for name, value in _items(record) if name != "value"}
     if isinstance(record, OffsetCommit | GroupMetadata):
         key["group"] = key.pop("groupId")
-    return f"{type(record).__name__}Key {_KEY_VERSIONS[type(record)]} {json.dumps(key)}\n"
+    return (
+        f"{_PACKAGE}.{type(record).__name__}Key {_KEY_VERSIONS[type(record)]} {json.dumps(key)}\n"
+    )
 
 
 def _value_line(written: Written) -> str:
-    name = f"{type(written.record).__name__}Value"
+    name = f"{_PACKAGE}.{type(written.record).__name__}Value"
     value = _plain(written.record.value)
     if written.version != 1:
         value.pop("expireTimestamp", None)
@@ -236,9 +238,10 @@ def _camel(name: str) -> str:
 
 def make() -> None:
     lines = [_key_line(each.record) + _value_line(each) for each in RECORDS]
-    told = iter(apache_kafka().run(str(_PROGRAM), stdin="".join(lines)).split())
+    encoded = (each.hex() for each in run_kafka_messages(apache_kafka(), lines, "--records"))
     golden = {
-        f"{each.name} {each.version}": {"key": next(told), "value": next(told)} for each in RECORDS
+        f"{each.name} {each.version}": {"key": next(encoded), "value": next(encoded)}
+        for each in RECORDS
     }
     FILE.write_text(json.dumps(golden, indent=1) + "\n")
 

@@ -159,7 +159,7 @@ class Driver:
         self.loop_ms = end
 
     def commit(self) -> None:
-        """What was appended is committed: whoever waits for that is answered."""
+        """Commit what was appended, and give the answers that waited for that."""
         answers, self._uncommitted = self._uncommitted, []
         for pending, reply in answers:
             pending.give(reply)
@@ -198,7 +198,7 @@ class Driver:
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer joins with, as version 0 has it."""
+    """The metadata that a consumer joins with, in version 0."""
     encoded = [topic.encode() for topic in topics]
     names = b"".join(len(name).to_bytes(2, "big") + name for name in encoded)
     return b"\0\0" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"

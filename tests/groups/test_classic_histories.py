@@ -197,7 +197,7 @@ class ClassicHistories(RuleBasedStateMachine):
 
 
 def is_share_of(assignment: bytes, client: Client) -> bool:
-    """Whether it is what the leader of that generation gave the client, or its old self."""
+    """True if the leader of that generation gave it to the client, or to its former member id."""
     if assignment == b"":
         return True  # it joined after its leader had heard who is there, or was forgotten
     generation, _, member_id = assignment.decode().partition("/")
@@ -208,7 +208,7 @@ def is_share_of(assignment: bytes, client: Client) -> bool:
 
 
 def remembered(group: ClassicGroup) -> tuple[object, ...]:
-    """What of a group outlives its broker."""
+    """The state of a group that outlives its broker."""
     return (
         group.state,
         group.generation_id,

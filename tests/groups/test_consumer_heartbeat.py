@@ -249,9 +249,7 @@ def test_members_together_subscribe_to_no_more_than_a_group_holds() -> None:
     driver.beat(first_request("c", **long))
 
 
-def test_other_epochs_are_fenced_but_for_the_last_one_whose_end_may_not_have_been_heard_of() -> (
-    None
-):
+def test_other_epochs_are_fenced_but_for_the_last_one_whose_answer_may_be_lost() -> None:
     driver = ConsumerDriver()
     driver.beat(first_request("a"))
     driver.beat(request("a", 2), ErrorCode.fenced_member_epoch)

@@ -209,7 +209,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: any(client.epoch > 0 for client in self.clients))
     @rule()
     def all_behave(self) -> None:
-        """Who is a consumer of the newer kind goes on; the others are gone for good."""
+        """Consumers of the newer kind go on; the others are gone for good."""
         for classic in self.classic:
             classic.owned, classic.member_id, classic.generation = {}, "", -1
             classic.joining = classic.syncing = None

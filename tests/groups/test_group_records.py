@@ -22,7 +22,7 @@ from barnabas.groups.records.group_records import (
 )
 from tests.golden.group_records import FILE, RECORDS, Written
 
-# What Kafka 3.9 writes; it reads the other versions, and so do we.
+# The versions that Kafka 3.9 writes; it reads the others, and so do we.
 WRITTEN = {"commit": 3, "terse commit": 3, "group": 3, "empty group": 3}
 BY_NAME = {f"{each.name} {each.version}": each for each in RECORDS}
 KAFKAS = {

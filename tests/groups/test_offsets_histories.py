@@ -111,7 +111,7 @@ def replayed(log: Sequence[Logged]) -> Offsets:
     return offsets
 
 
-def told(offsets: Offsets) -> dict[Key, CommittedOffset | None]:
+def stored(offsets: Offsets) -> dict[Key, CommittedOffset | None]:
     return {commit[:3]: commit.value for commit in offsets}
 
 
@@ -143,7 +143,7 @@ def test_of_transactional_and_plain_commits_the_later_in_the_log_counts(log: lis
     for position, logged in enumerate(log):
         replay(offsets, logged)
         model.replay(position, logged)
-        assert told(offsets) == {key: each[1] for key, each in model.offsets.items()}
+        assert stored(offsets) == {key: each[1] for key, each in model.offsets.items()}
         keys = [("g", "t", 0), ("g", "t", 1)]
         assert unstable(offsets, keys) == {key for key in keys if model.is_pending(key)}
         gone = [TopicPartition(*key[1:]) for key in keys]
@@ -214,19 +214,19 @@ class OffsetsAgainstTheModel(RuleBasedStateMachine):
             if key[0] == group and (key[1] == subscribed or self.model.is_pending(key))
         }
         self.append_plain(expired.records)
-        assert spared <= set(told(self.offsets))
+        assert spared <= set(stored(self.offsets))
         assert expired.leaves_none == (group not in self.offsets)
 
     @invariant()
     def offsets_are_those_of_the_model(self) -> None:
-        assert told(self.offsets) == {key: each[1] for key, each in self.model.offsets.items()}
+        assert stored(self.offsets) == {key: each[1] for key, each in self.model.offsets.items()}
 
     def teardown(self) -> None:
         """The log tells all of it, and so does what compaction leaves of plain commits."""
-        assert told(replayed(self.log)) == told(self.offsets)
+        assert stored(replayed(self.log)) == stored(self.offsets)
         plain = [each for each in self.log if each.producer_id == NO_PRODUCER]
         last = {each.record.key: each for each in plain if each.record is not None}
-        assert told(replayed(list(last.values()))) == told(replayed(plain))
+        assert stored(replayed(list(last.values()))) == stored(replayed(plain))
 
 
 TestOffsetsAgainstTheModel = OffsetsAgainstTheModel.TestCase

@@ -161,14 +161,14 @@ def test_configs_and_deletions_reach_both_kinds_of_brokers(led_by_us: Mixed) -> 
     mixed.create("passing", retention_ms="123456")
     admins = [ConfluentAdmin(f"127.0.0.1:{port}") for port in mixed.ports.values()]
 
-    def told() -> list[str | None]:
+    def retentions() -> list[str | None]:
         return [each.configs("passing")["retention.ms"] for each in admins]
 
-    assert told() == ["123456"] * 3
+    assert retentions() == ["123456"] * 3
     admins[-1].replace_configs("passing", {"retention.ms": "77"})
-    until(lambda: told() == ["77"] * 3, "the change made at theirs")
+    until(lambda: retentions() == ["77"] * 3, "the change made at theirs")
     admins[0].replace_configs("passing", {"retention.ms": "88"})
-    until(lambda: told() == ["88"] * 3, "the change made at ours")
+    until(lambda: retentions() == ["88"] * 3, "the change made at ours")
     mixed.delete("passing")
 
 
@@ -292,35 +292,35 @@ def led_by_kafka(
 
 def test_our_brokers_obey_kafkas_controller(led_by_kafka: Mixed) -> None:
     mixed = led_by_kafka
-    mixed.create("told")
+    mixed.create("moved")
     for partition in range(3):
         values = [f"{partition}-{n}" for n in range(20)]
-        assert mixed.produce("told", partition, *values) == list(range(20))
-        assert mixed.read("told", partition, 20) == values
-    mixed.wait_in_sync("told")
-    mixed.wait_same_bytes("told")
+        assert mixed.produce("moved", partition, *values) == list(range(20))
+        assert mixed.read("moved", partition, 20) == values
+    mixed.wait_in_sync("moved")
+    mixed.wait_same_bytes("moved")
     assert len({each // IDS_IN_A_BLOCK for each in mixed.new_producer_ids().values()}) == 3
 
     # Our leader writes its ISR itself; Kafka's controller reads it and sends it to all.
     mixed.ours.brokers[1].pause()
     try:
-        mixed.produce("told", 0, "not on all", acks="1")
-        until(lambda: mixed.partition("told", 0).isr == [0, THEIRS], "our leader shrinks")
+        mixed.produce("moved", 0, "not on all", acks="1")
+        until(lambda: mixed.partition("moved", 0).isr == [0, THEIRS], "our leader shrinks")
     finally:
         mixed.ours.brokers[1].resume()
-    mixed.wait_in_sync("told")
+    mixed.wait_in_sync("moved")
     mixed.wait_agreed()
 
     mixed.ours.brokers[0].stop()
-    assert mixed.partition("told", 0).leader == 1
-    assert mixed.produce("told", 0, "handed over") == [21]
+    assert mixed.partition("moved", 0).leader == 1
+    assert mixed.produce("moved", 0, "handed over") == [21]
     mixed.ours.start([0])
-    mixed.wait_in_sync("told")
-    mixed.wait_same_bytes("told")
+    mixed.wait_in_sync("moved")
+    mixed.wait_same_bytes("moved")
 
-    mixed.delete("told")
-    mixed.create("told", [[0, THEIRS]])
-    assert mixed.produce("told", 0, "anew") == [0]
+    mixed.delete("moved")
+    mixed.create("moved", [[0, THEIRS]])
+    assert mixed.produce("moved", 0, "after the deletion") == [0]
 
 
 @pytest.mark.long

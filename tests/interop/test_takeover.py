@@ -33,16 +33,16 @@ def broker(state: str, tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture
-def told(state: str) -> dict[str, Any]:
+def described(state: str) -> dict[str, Any]:
     known: dict[str, Any] = json.loads((GOLDEN / f"{state}.json").read_text())["partitions"]
     return known
 
 
 def test_a_broker_on_kafkas_files_serves_every_record(
-    broker: BrokerProcess, told: dict[str, Any]
+    broker: BrokerProcess, described: dict[str, Any]
 ) -> None:
     client = ConfluentClient(broker.bootstrap)
-    for name, partition in told.items():
+    for name, partition in described.items():
         records = read_partition(client, name.removesuffix("-0"))
         assert [as_json(record) for record in records] == partition["records"], name
         assert all(record.log_append_time == partition["log_append_time"] for record in records)
@@ -50,16 +50,16 @@ def test_a_broker_on_kafkas_files_serves_every_record(
 
 
 def test_a_broker_on_kafkas_files_appends_where_kafka_ended(
-    broker: BrokerProcess, told: dict[str, Any]
+    broker: BrokerProcess, described: dict[str, Any]
 ) -> None:
     client = ConfluentClient(broker.bootstrap)
-    message = Message(b"one more", b"key", (), told["segments-0"]["times"][-1][0])
+    message = Message(b"one more", b"key", (), described["segments-0"]["times"][-1][0])
     for name in ("segments", "idempotent", "deleted", "preallocated", "empty"):
         offsets = client.produce(name, [message], idempotent=True)
-        assert offsets == [told[f"{name}-0"]["end"]], name
+        assert offsets == [described[f"{name}-0"]["end"]], name
     broker.kill()
     broker.start()
     records = read_partition(client, "segments")
-    assert [as_json(record) for record in records[:-1]] == told["segments-0"]["records"]
+    assert [as_json(record) for record in records[:-1]] == described["segments-0"]["records"]
     assert records[-1].message == message
     broker.stop()

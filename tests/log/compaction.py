@@ -38,7 +38,7 @@ def append_pairs(
 
 
 def choose(log: Log, now_ms: int = NOW) -> LogToClean:
-    """What may be cleaned of a log whose high watermark is its end."""
+    """The part of a log that may be cleaned, if its high watermark is its end."""
     log.producers.on_high_watermark(log.log_end_offset)
     unstable = log.producers.first_unstable_offset
     return decide_cleanable(log, log.log_end_offset if unstable is None else unstable, now_ms)

@@ -61,7 +61,7 @@ def open_logs(folder: Path) -> tuple[Logs, Log]:
 
 
 def next_batch(log: Log, source: random.Random) -> memoryview:
-    """What a producer may send next, be it idempotent or not."""
+    """A batch that a producer may send next, be it idempotent or not."""
     count, size = source.randint(1, 4), source.choice((0, 30, 100, 100, 200, 300, 300, 6000))
     timestamp = NOW + source.randint(-500, 500) + log.log_end_offset
     values = (VALUES[at : at + size] for at in (source.randrange(15_000) for _ in range(count)))

@@ -1,4 +1,4 @@
-"""What a crashed log must still hold, and whether it does."""
+"""A crashed log must still hold what was promised: checks that it does."""
 
 import random
 from bisect import bisect_right
@@ -34,7 +34,7 @@ class Promised(NamedTuple):
 
 @dataclass
 class Promises:
-    """What the writers of a log were promised, from their journals."""
+    """The promises to the writers of a log, from their journals."""
 
     batches: dict[int, Promised] = field(default_factory=dict)  # by base offset
     end: int = 0
@@ -75,7 +75,7 @@ class Promises:
         self.start = min(self.start, end)
 
     def become(self, stored: list[Stored], log: Log) -> None:
-        """What is there now is what is to be there after the next crash."""
+        """The batches of now must be there after the next crash."""
         self.batches = {
             each.header.base_offset: Promised(each.header.next_offset, crc32c(each.data))
             for each in stored

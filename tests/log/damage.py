@@ -1,4 +1,4 @@
-"""What a power loss may do to the files of a log, beyond what was flushed.
+"""Damage that a power loss may do to the files of a log, beyond what was flushed.
 
 Bits that nobody can miss are left alone: a batch's offset and epoch lie outside its CRC. So is a
 cut just between two batches, but in the last segment: it leaves nothing that could be called bad.
@@ -34,7 +34,7 @@ def damage(folder: Path, promises: Promises, source: random.Random) -> list[str]
     segments = sorted(partition.glob("*.log"))
     if not segments:
         return []
-    # What a truncation was about to remove may still lie there, flushed, and counts until then.
+    # Batches that a truncation was about to remove may still be there, and count until then.
     flushed = max(promises.flushed, _recovery_point(folder))
     # A writer that was killed at its very beginning leaves the sign of the clean stop before.
     open_end = math.inf if not (folder / CLEAN_SHUTDOWN).exists() else flushed

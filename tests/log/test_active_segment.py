@@ -41,7 +41,7 @@ class File:
 
 
 def a_log(twin: ModuleType, interval: int = 100, base_offset: int = 7, epoch: int = 3) -> Any:
-    """What `Log` and `Segment` add to the ends, as far as an append can see it."""
+    """The parts that `Log` and `Segment` add to the ends, as far as an append can see them."""
 
     class Segment(twin.SegmentEnd):  # type: ignore[misc, name-defined] # - a class of either twin
         def __init__(self, base_offset: int) -> None:

@@ -1,4 +1,4 @@
-"""Which log is compacted, how much of it, and when it must be."""
+"""Cleanable logs: which one is compacted, how much of it, and when it must be."""
 
 from dataclasses import replace
 from pathlib import Path

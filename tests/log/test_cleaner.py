@@ -1,4 +1,4 @@
-"""What one or more passes of compaction leave of a log."""
+"""The batches that one or more passes of compaction leave of a log."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -210,7 +210,7 @@ class CleaningMachine(RuleBasedStateMachine):
         assert values == {key: value for key, value in expected.items() if value is not None}
 
     def _read_committed(self) -> dict[bytes | None, bytes | None]:
-        """What a READ_COMMITTED consumer makes of the batches and the aborted transactions."""
+        """The values for a READ_COMMITTED consumer, by batches and aborted transactions."""
         paths = [segment.path(TRANSACTION_INDEX) for segment in self.log.segments]
         aborted = [entry for path in paths for entry in decode_aborted(self.disk.load(path) or b"")]
         stable = self.last_stable_offset

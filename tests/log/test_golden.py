@@ -1,4 +1,4 @@
-"""What Apache Kafka wrote is read as Kafka itself reads it: golden files of a real broker."""
+"""Golden files of a real Kafka broker are read as Kafka itself reads them."""
 
 import json
 import shutil

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.parametrize("twin", both(NAME))
 
 
 def an_end(twin: ModuleType, entries: int = 0) -> Any:
-    """What `Index` adds to its end, as far as an entry can see it."""
+    """The parts that `Index` adds to its end, as far as an entry can see them."""
 
     class Index(twin.IndexEnd):  # type: ignore[misc, name-defined] # - a class of either twin
         def __init__(self) -> None:

@@ -285,7 +285,7 @@ class LogMachine(RuleBasedStateMachine):
         self.flushed = min(self.flushed, self.end)
 
     def _open(self, *, clean: bool) -> None:
-        """What is stored tells the end: of a log that was cut within a gap, the gap's start."""
+        """The stored batches give the end: of a log that was cut within a gap, the gap's start."""
         ends = [header.next_offset for header, _ in self.model()[-1:]]
         self.end = max([self.log.segments[-1].base_offset, *ends])
         if self.end < self.start:  # all that is left was deleted
@@ -308,7 +308,7 @@ class LogMachine(RuleBasedStateMachine):
         assert log.size_bytes == sum(map(len, self.batches))
         for header, _ in self.model()[-1:]:
             epoch = header.leader_epoch
-            # What wrote later may be compacted away, and what replaced it be truncated.
+            # Batches of later epochs may be compacted away, and what replaced them be truncated.
             if self.start < header.next_offset == self.end:
                 assert log.epochs.latest == epoch
                 assert log.end_offset_for_epoch(LeaderEpoch(epoch)) == (epoch, self.end)

@@ -1,4 +1,4 @@
-"""Whether gaps in a log are compaction's or losses: what is known of where its files come from."""
+"""Gaps in a log are compaction's or losses: that is known from the origin of its files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,7 +48,7 @@ def known(folder: Path) -> list[str]:
 
 
 def gathered(tmp_path: Path) -> list[bytes]:
-    """What a follower gets of a log that its leader has compacted."""
+    """The batches that a follower gets of a log that its leader has compacted."""
     return fill(open_partition(tmp_path / "leader"), 60)[::3]
 
 

@@ -187,7 +187,7 @@ class ProducersAgainstTheModel(RuleBasedStateMachine):
         for header, offset in self.log.batches:
             if offset >= self.log.loaded_to:
                 self.replay(self.states, header, offset)
-        # What a snapshot completed, a reload takes for replicated.
+        # A reload takes for replicated what a snapshot completed.
         self.states.on_high_watermark(self.log.end)
         self.high_watermark = self.log.end
 

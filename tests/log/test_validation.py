@@ -1,4 +1,4 @@
-"""What a leader refuses of a batch, what it changes in it, and what it leaves alone."""
+"""Validation of batches by a leader: what it refuses, what it changes, and what it leaves alone."""
 
 from contextlib import suppress
 from dataclasses import replace

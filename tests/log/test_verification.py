@@ -75,7 +75,7 @@ def test_t31_a_batch_that_overtook_the_first_one_is_out_of_order() -> None:
     assert states.check(header(3), guard) is None
 
 
-def test_t31_the_sequences_of_a_later_epoch_count_anew() -> None:
+def test_t31_the_sequences_of_a_later_epoch_start_over() -> None:
     verifications = Verifications()
     verifications.begin(PID, 0, 0, 0, is_epoch_bumped=False)
     verifications.begin(PID, 1, 4, 0, is_epoch_bumped=False)
@@ -92,7 +92,7 @@ def test_t31_with_an_epoch_for_each_transaction_the_first_sequence_is_0() -> Non
     assert e.value.code is ErrorCode.out_of_order_sequence_number
 
 
-def test_t33_a_fenced_producer_hears_of_its_epoch_and_not_of_its_transaction() -> None:
+def test_t33_the_error_of_a_fenced_producer_names_its_epoch_and_not_its_transaction() -> None:
     """KAFKA-19690: INVALID_TXN_STATE would be fatal to a producer that timed out."""
     states = ProducerStates(1000)
     states.apply_marker(header(-1, epoch=1), 0, 1, coordinator_epoch=0, aborted=True)

@@ -1,4 +1,4 @@
-"""The files of the packages: all of them are in a wheel, whoever added them."""
+"""The files of the packages: all of them are in a wheel."""
 
 import os
 import shutil

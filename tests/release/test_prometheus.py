@@ -28,7 +28,7 @@ HEALTHY: Final = {
     "process_open_fds": "100",
     "process_max_fds": "1000",
 }
-# What each alert is for, in promtool's notation: a value, or a first value and its growth a minute.
+# The fault of each alert, in promtool's notation: a value, or a first one and its growth a minute.
 FAULTS: Final = {
     "BarnabasDown": ("up", "0"),
     "BarnabasNoLeader": ("barnabas_offline_partitions", "3"),

@@ -67,7 +67,7 @@ class Led:
         self.log.append(batch, read_header(batch), LeaderEpoch(self.epoch), NOW)
 
     def read(self, asked: FetchPartition) -> PartitionFetched:
-        """What a follower is answered; its fetch also tells how far it has come."""
+        """The answer to a follower; its fetch also says how far it has come."""
         code = self._complaint(asked)
         if code:
             return PartitionFetched(asked.partition, int(code))

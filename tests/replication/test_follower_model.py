@@ -1,7 +1,7 @@
-"""Whatever epochs three replicas have led, written and lost: who follows becomes like its leader.
+"""Three replicas that led, wrote and lost any epochs: a follower becomes like its leader.
 
 Any of them may be elected, also one that is not in sync; one that was deposed may write on until
-it hears of it; the leader's records may be deleted; anyone may crash. Then all follow the last
+it learns that; the leader's records may be deleted; anyone may crash. Then all follow the last
 elected, and have the same batches from its log start on, of the same epochs.
 """
 
@@ -118,7 +118,7 @@ class Divergence(RuleBasedStateMachine):
         return FollowerReplica(FOLLOWER, leadership, replica.log, 0)
 
     def fetch(self, follower: FollowerReplica, max_bytes: int) -> bool:
-        """Whether there was anything to do."""
+        """True if there was anything to do."""
         log = follower.log
         before = (log.log_end_offset, log.epochs.latest)
         answer = self.leader.read(

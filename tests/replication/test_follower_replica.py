@@ -44,7 +44,7 @@ def epochs(log: Log, *lengths: tuple[int, int]) -> Log:
 
 
 def sent(tmp_path: Path, *lengths: tuple[int, int]) -> memoryview:
-    """What a leader with such a log sends."""
+    """The batches that a leader with such a log sends."""
     return memoryview(bytes_of(epochs(open_partition(tmp_path / "leader"), *lengths)))
 
 

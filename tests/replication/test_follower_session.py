@@ -170,7 +170,7 @@ class Follower:
             assert len(found.keys() - had) == ADDED_AT_ONCE if has_more else found == wanted
 
     def in_session(self) -> dict[Key, FetchPartition]:
-        """What the leader's session has."""
+        """The partitions of the leader's session."""
         session = self.leader._sessions.get(self.session.session_id, ())
         return {(each.topic, each.partition.partition): each.partition for each in session}
 
@@ -183,7 +183,7 @@ class Follower:
 
 
 def _named(changes: Changes) -> dict[Key, FetchPartition]:
-    """What a leader knows of a request without a session."""
+    """The partitions that a leader knows of a request without a session."""
     return {(topic, each.partition): each for topic, each in changes.named}
 
 

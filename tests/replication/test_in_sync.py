@@ -1,4 +1,4 @@
-"""Which replicas are in sync: who is let in, who is let go, and what a change under way holds."""
+"""The in-sync replicas: who joins, who leaves, and what a change under way holds."""
 
 import pytest
 

@@ -9,7 +9,7 @@ from barnabas.replication.leader.leader_replica import LeaderReplica
 from tests.replication.leading import F2, ME, leadership
 from tests.server.raw import Insight, RawClient, fetch
 
-# What the broker under test is called.
+# The id of the broker under test.
 BROKER: dict[str, object] = {"broker_id": int(ME)}
 
 

@@ -210,7 +210,7 @@ class RawClient:
         return read_response(ApiKey(key), version, await self.receive())
 
     async def is_closed(self) -> bool:
-        """Whether the broker closed the connection, without another answer."""
+        """True if the broker closed the connection, without another answer."""
         async with asyncio.timeout(SOON):
             try:
                 return await self.reader.read(1) == b""

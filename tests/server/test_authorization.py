@@ -132,7 +132,7 @@ async def coordinated(broker: Insight, client: RawClient) -> None:
 
 
 async def state(broker: Insight) -> Any:
-    """What a request could change."""
+    """The state that a request could change."""
     parts = broker.running.broker
     return (
         [(t.name, t.topic_id, sorted(t.partitions)) for t in parts.metadata.topics()],

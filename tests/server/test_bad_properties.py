@@ -1,4 +1,4 @@
-"""What anybody may have written to the tree: topics with bad properties are served all the same."""
+"""Bad properties that somebody wrote to the tree: their topics are served all the same."""
 
 from pathlib import Path
 

@@ -46,7 +46,7 @@ def buffered(connection: Connection) -> int:
 
 
 def closings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What the log said of connections, a line each; anything worse fails the test."""
+    """The log lines about connections; anything worse fails the test."""
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
     return [
         record.getMessage() for record in caplog.records if record.name == "barnabas.connection"
@@ -227,20 +227,24 @@ def test_a_frame_announced_while_a_request_waits_is_refused_only_then_and_takes_
     assert len(closings(caplog)) == 1
 
 
+async def blocked(insight: Insight, count: int) -> tuple[RawClient, Connection]:
+    """A client that asks for the records of `orders` so many times, and reads no response yet."""
+    client = await insight.connect(limit=1024)
+    client.stop_reading()
+    client.writer.write(b"".join(fetch(("orders", 0, 0), correlation_id=n) for n in range(count)))
+    slow = next(one for one in connections(insight) if one.port == client.port)
+    await until(lambda: slow._state is ConnectionState.BLOCKED and slow._read_paused)
+    assert slow._writer is not None
+    assert slow._writer.transport.get_write_buffer_size() < 4 * MEGABYTE
+    return client, slow
+
+
 def test_a_client_that_reads_nothing_is_served_nothing_more_until_it_does(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
         await insight.create("orders")
         await (await insight.connect()).ask(produce(("orders", 0, batch(bytes(900_000)))))
-        client = await insight.connect(limit=1024)
-        client.stop_reading()
         count = 3000
-        client.writer.write(
-            b"".join(fetch(("orders", 0, 0), correlation_id=n) for n in range(count))
-        )
-        slow = next(one for one in connections(insight) if one.port == client.port)
-        await until(lambda: slow._state is ConnectionState.BLOCKED and slow._read_paused)
-        assert slow._writer is not None
-        assert slow._writer.transport.get_write_buffer_size() < 4 * MEGABYTE
+        client, slow = await blocked(insight, count)
         assert buffered(slow) <= READ_AHEAD
         # Nobody else notices.
         await (await insight.connect()).ask(produce(("orders", 0, batch())))
@@ -281,16 +285,8 @@ def test_small_answers_that_nobody_reads_stop_the_reading_too(tmp_path: Path) ->
     async def scenario(insight: Insight) -> None:
         await insight.create("orders")
         await (await insight.connect()).ask(produce(("orders", 0, batch(bytes(1000)))))
-        client = await insight.connect(limit=1024)
-        client.stop_reading()
         count = 15_000
-        client.writer.write(
-            b"".join(fetch(("orders", 0, 0), correlation_id=n) for n in range(count))
-        )
-        slow = next(one for one in connections(insight) if one.port == client.port)
-        await until(lambda: slow._state is ConnectionState.BLOCKED and slow._read_paused)
-        assert slow._writer is not None
-        assert slow._writer.transport.get_write_buffer_size() < 4 * MEGABYTE
+        client, _ = await blocked(insight, count)
         client.read_again()
         size = len(await client.receive()) + 4
         answers = await client.reader.readexactly(size * (count - 1))
@@ -341,7 +337,7 @@ def test_what_is_no_request_closes_its_connection_with_one_line_and_no_other(
         client, other = await insight.connect(), await insight.connect()
         await other.ask(api_versions())
         await client.send(api_versions(7) + sent)
-        # What came before it is still answered.
+        # The request before it is still answered.
         assert await client.correlation_id() == 7
         assert await client.is_closed()
         await other.ask(produce(("orders", 0, batch())))

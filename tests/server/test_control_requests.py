@@ -1,4 +1,4 @@
-"""What brokers ask of each other, as Kafka's send it: checked first, answered in its codes."""
+"""Requests of brokers to each other, as Kafka's send them: checked first, answered in its codes."""
 
 import uuid
 from typing import Any
@@ -89,7 +89,7 @@ def test_an_isr_is_granted_only_to_the_leader_of_now(
     assert alter(broker, made, version, -1, 0).error_code is ErrorCode.fenced_leader_epoch
     not_alive = ErrorCode.ineligible_replica if version >= 2 else ErrorCode.operation_not_attempted
     assert alter(broker, made, version, 0, 0, 5).error_code is not_alive
-    # Whoever knows of a later epoch has heard of another controller.
+    # A broker that knows a later epoch knows another controller.
     assert alter(broker, made, version, 1, 0).error_code is ErrorCode.not_controller
     unknown = parts(topic_id=uuid.UUID(int=9), name="unknown")
     not_there = ErrorCode.unknown_topic_id if version >= 2 else ErrorCode.unknown_topic_or_partition

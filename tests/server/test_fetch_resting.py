@@ -134,7 +134,7 @@ def test_a_client_without_a_session_costs_what_changed_too(
         assert indexes(answer) == list(range(20))
         assert {index for index, each in by_index(answer).items() if each.records} == {7}
         assert looks[-2:] == [0, 1]
-        # What is named no more is not listened to, and what is named at another offset is due.
+        # A partition named no more is not listened to; one named at another offset is due.
         await client.ask(fetch(("orders", 3, 0), ("orders", 7, 1), max_wait_ms=0))
         assert (looks[-1], insight.delayed.consumers.listening) == (1, 2)
         client.vanish()

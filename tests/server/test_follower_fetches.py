@@ -1,4 +1,4 @@
-"""What a follower's fetch moves, and who has to wait for what a throttle leaves."""
+"""Fetches of followers: what they move, and who waits for what a throttle leaves."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -66,7 +66,7 @@ _BY_KIND: Final[dict[str, Any]] = {
     "timedelta_i32": datetime.timedelta(milliseconds=1),
     "timedelta_i64": datetime.timedelta(milliseconds=1),
 }
-# What a field of this name should rather hold than zero, or the topic's name.
+# Values that a field of this name should rather hold than zero, or the topic's name.
 _BY_NAME: Final[dict[str, Any]] = {
     "acks": -1,
     "count": 2,
@@ -130,7 +130,7 @@ def many_partitions() -> Any:
     return dataclasses.replace(grown, count=2**31 - 1, assignments=None)
 
 
-# What brokers tell each other is obeyed, whoever says it: these have a broker to themselves.
+# Requests of brokers are obeyed, also those of a client: these have a broker to themselves.
 AMONG_BROKERS: Final = (
     ApiKey.LEADER_AND_ISR,
     ApiKey.STOP_REPLICA,

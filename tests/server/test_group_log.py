@@ -1,4 +1,4 @@
-"""What groups and offsets rest on: their partition's log, over restarts and while it is read."""
+"""The log of the partition of groups and offsets, over restarts and while it is read."""
 
 import asyncio
 import threading

@@ -100,7 +100,7 @@ class Setting:
         return found
 
     async def clean_once(self) -> bool:
-        """What the cleaner does when it looks for a log; whether it found one."""
+        """The cleaner's work when it looks for a log; True if it found one."""
         chosen = self.log_cleaner.decide()
         cleaning = self.log_cleaner.begin(chosen) if chosen else None
         if chosen is None or cleaning is None:

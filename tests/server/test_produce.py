@@ -83,12 +83,12 @@ def test_log_append_time_replaces_the_producers_timestamp_in_log_and_response(
     async def scenario(insight: Insight) -> None:
         await insight.create("orders", message_timestamp_type="LogAppendTime")
         client = await insight.connect()
-        told = only(await client.ask(produce(("orders", 0, batch())))).log_append_time
+        appended = only(await client.ask(produce(("orders", 0, batch())))).log_append_time
         fetched = await client.ask(fetch(("orders", 0, 0)))
         records = bytes(fetched.responses[0].partitions[0].records)
         ((_, header),) = headers(records)
         assert header.log_append_time
-        assert header.max_timestamp == round(told.timestamp() * 1000)
+        assert header.max_timestamp == round(appended.timestamp() * 1000)
         assert header.max_timestamp >= NOW
 
     with_broker(tmp_path, scenario)
@@ -277,7 +277,7 @@ def numbered(sequence: int, *, producer_id: int = 7, epoch: int = 0, count: int 
     return batch(*values, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
 
 
-async def told(client: RawClient, records: bytes) -> tuple[ErrorCode, int]:
+async def outcome(client: RawClient, records: bytes) -> tuple[ErrorCode, int]:
     partition = only(await client.ask(produce(("orders", 0, records))))
     return partition.error_code, partition.base_offset
 
@@ -290,9 +290,9 @@ def test_a_duplicate_batch_gets_its_first_offset_and_is_not_appended(
         await insight.create("orders", **configs)
         client = await insight.connect()
         for n in range(3):
-            assert await told(client, numbered(2 * n)) == (ErrorCode.none, 2 * n)
+            assert await outcome(client, numbered(2 * n)) == (ErrorCode.none, 2 * n)
         for n in (2, 0, 1):
-            assert await told(client, numbered(2 * n)) == (ErrorCode.none, 2 * n)
+            assert await outcome(client, numbered(2 * n)) == (ErrorCode.none, 2 * n)
         assert end(insight, "orders") == 6
 
     with_broker(tmp_path, scenario)
@@ -303,9 +303,9 @@ def test_a_gap_in_the_sequence_is_refused(tmp_path: Path, configs: dict[str, Any
     async def scenario(insight: Insight) -> None:
         await insight.create("orders", **configs)
         client = await insight.connect()
-        await told(client, numbered(0))
-        assert await told(client, numbered(5)) == (ErrorCode.out_of_order_sequence_number, -1)
-        assert await told(client, numbered(2)) == (ErrorCode.none, 2)
+        await outcome(client, numbered(0))
+        assert await outcome(client, numbered(5)) == (ErrorCode.out_of_order_sequence_number, -1)
+        assert await outcome(client, numbered(2)) == (ErrorCode.none, 2)
 
     with_broker(tmp_path, scenario)
 
@@ -317,11 +317,11 @@ def test_an_old_producer_epoch_is_fenced_and_a_new_one_starts_at_sequence_0(
     async def scenario(insight: Insight) -> None:
         await insight.create("orders", **configs)
         client = await insight.connect()
-        await told(client, numbered(0, epoch=3))
-        assert await told(client, numbered(2, epoch=2)) == (ErrorCode.invalid_producer_epoch, -1)
-        wrong = await told(client, numbered(2, epoch=4))
+        await outcome(client, numbered(0, epoch=3))
+        assert await outcome(client, numbered(2, epoch=2)) == (ErrorCode.invalid_producer_epoch, -1)
+        wrong = await outcome(client, numbered(2, epoch=4))
         assert wrong == (ErrorCode.out_of_order_sequence_number, -1)
-        assert await told(client, numbered(0, epoch=4)) == (ErrorCode.none, 2)
+        assert await outcome(client, numbered(0, epoch=4)) == (ErrorCode.none, 2)
         assert end(insight, "orders") == 4
 
     with_broker(tmp_path, scenario)
@@ -332,12 +332,12 @@ def test_duplicates_are_known_after_a_restart(tmp_path: Path) -> None:
         async with broker(tmp_path) as insight:
             await insight.create("orders")
             client = await insight.connect()
-            await told(client, numbered(0))
-            await told(client, numbered(2))
+            await outcome(client, numbered(0))
+            await outcome(client, numbered(2))
         async with broker(tmp_path) as insight:
             client = await insight.connect()
-            assert await told(client, numbered(2)) == (ErrorCode.none, 2)
-            assert await told(client, numbered(4)) == (ErrorCode.none, 4)
+            assert await outcome(client, numbered(2)) == (ErrorCode.none, 2)
+            assert await outcome(client, numbered(4)) == (ErrorCode.none, 4)
 
     on_uvloop(scenario())
 

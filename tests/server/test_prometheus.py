@@ -354,7 +354,7 @@ def test_there_are_places_for_so_many_and_those_that_leave_make_room() -> None:
         idle[0][1].transport.abort()
         await until(lambda: len(listener._scrapes) < metrics_listener.MOST_CONNECTIONS)
         assert await status(address, GET) == 200
-        # Whoever is still there when the broker stops is sent away.
+        # Connections that are still open when the broker stops are closed.
         await listener.close()
         for reader, writer in idle:
             with suppress(ConnectionError):

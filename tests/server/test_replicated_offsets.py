@@ -106,7 +106,7 @@ def deletion(before: int, timeout_ms: int = 60_000) -> bytes:
     return request(ApiKey.DELETE_RECORDS, 2, message)
 
 
-def told(response: Any) -> tuple[ErrorCode, int]:
+def outcome(response: Any) -> tuple[ErrorCode, int]:
     result = response.topics[0].partitions[0]
     return result.error_code, result.low_watermark
 
@@ -129,8 +129,8 @@ def test_records_are_deleted_when_they_are_gone_on_all_replicas(tmp_path: Path) 
         assert not answer.done()
         got = await follow(follower, "orders", 3, replica=F3, log_start=2)
         assert got.log_start_offset == 2
-        assert told(await answer) == (ErrorCode.none, 2)
-        assert told(await client.ask(deletion(1))) == (ErrorCode.none, 2)
+        assert outcome(await answer) == (ErrorCode.none, 2)
+        assert outcome(await client.ask(deletion(1))) == (ErrorCode.none, 2)
 
     with_broker(tmp_path, scenario, **BROKER)
 
@@ -142,14 +142,14 @@ def test_a_wait_that_expires_or_whose_leader_resigned_is_an_error(tmp_path: Path
         client = await filled(insight)
         await follow(client, "orders", 3, log_start=0)
         timed_out = await client.ask(deletion(2, timeout_ms=20))
-        assert told(timed_out) == (ErrorCode.request_timed_out, -1)
+        assert outcome(timed_out) == (ErrorCode.request_timed_out, -1)
         answer = await deleting(insight, client, 2)
         lead(insight, "orders", epoch=2)
-        assert told(await answer) == (ErrorCode.not_leader_or_follower, -1)
+        assert outcome(await answer) == (ErrorCode.not_leader_or_follower, -1)
         await follow(client, "orders", 3, log_start=0, epoch=2)
         answer = await deleting(insight, client, 3)
         insight.running.broker.replicas.remove(TopicPartition("orders", 0))
         insight.delayed.on_partition(("orders", 0))
-        assert told(await answer) == (ErrorCode.not_leader_or_follower, -1)
+        assert outcome(await answer) == (ErrorCode.not_leader_or_follower, -1)
 
     with_broker(tmp_path, scenario, **BROKER)

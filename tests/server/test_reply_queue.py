@@ -32,7 +32,7 @@ def to_all(number: int, topic: str = "orders", partition: int = 0, **options: An
     return produce((topic, partition, batch()), correlation_id=number, **options)
 
 
-async def told(client: RawClient) -> tuple[int, int, int]:
+async def produced(client: RawClient) -> tuple[int, int, int]:
     """The next answer: to which request, its error, its offset."""
     answer = await client.receive()
     got = only(read_response(ApiKey.PRODUCE, 9, answer))
@@ -49,7 +49,7 @@ def dispatched(insight: Insight, api: ApiKey) -> int:
 
 async def not_told(client: RawClient, insight: Insight) -> "asyncio.Task[tuple[int, int, int]]":
     """The next answer, which is not there though the broker had time for it."""
-    answer = asyncio.ensure_future(told(client))
+    answer = asyncio.ensure_future(produced(client))
     await (await insight.connect()).ask(api_versions())
     assert not answer.done()
     return answer
@@ -67,10 +67,10 @@ def test_all_are_begun_before_the_first_is_answered(
             await client.send(to_all(n))
         await until(lambda: leader.log.log_end_offset == 5)
         await follow(follower, "orders", 3)
-        assert [await told(client) for _ in range(3)] == [(n, 0, n) for n in range(3)]
+        assert [await produced(client) for _ in range(3)] == [(n, 0, n) for n in range(3)]
         fourth = await not_told(client, insight)
         await follow(follower, "orders", 5)
-        assert [await fourth, await told(client)] == [(3, 0, 3), (4, 0, 4)]
+        assert [await fourth, await produced(client)] == [(3, 0, 3), (4, 0, 4)]
 
     with_broker(tmp_path, scenario, **BROKER)
 
@@ -85,7 +85,7 @@ def test_one_that_is_not_in_the_log_yet_lets_none_begin(tmp_path: Path) -> None:
             await until(lambda: insight.delayed.waiting == 1)
             assert leader.log.log_end_offset == n + 1
             await follow(follower, "orders", n + 1)
-            assert await told(client) == (n, 0, n)
+            assert await produced(client) == (n, 0, n)
 
     with_broker(tmp_path, scenario, **BROKER)
 
@@ -112,7 +112,7 @@ def test_what_could_be_answered_sooner_stands_in_line(tmp_path: Path) -> None:
         missing = int(ErrorCode.unknown_topic_or_partition)
         assert await first == (0, 0, 0)
         expected = [(1, 0, 1), (2, missing, -1), (4, 0, 0), (5, 0, 3)]
-        assert [await told(client) for _ in expected] == expected
+        assert [await produced(client) for _ in expected] == expected
 
     with_broker(tmp_path, scenario, **BROKER)
 
@@ -130,7 +130,7 @@ def test_another_request_waits_for_all_before_it_and_is_then_served(tmp_path: Pa
         assert [await client.correlation_id() for _ in range(2)] == [1, 2]
         await until(lambda: leader.log.log_end_offset == 3)
         await follow(follower, "orders", 3)
-        assert await told(client) == (3, 0, 2)
+        assert await produced(client) == (3, 0, 2)
 
     with_broker(tmp_path, scenario, **BROKER)
 
@@ -142,14 +142,14 @@ def test_another_request_waits_also_behind_one_that_is_answered_at_once(tmp_path
         client, follower = await insight.connect(), await insight.connect()
         for number in range(2):  # so that the way of these requests is known
             await client.send(to_all(number, partition=1))
-            assert await told(client) == (number, 0, number)
+            assert await produced(client) == (number, 0, number)
         served = dispatched(insight, ApiKey.API_VERSIONS)
         await client.send(to_all(2) + to_all(3, partition=1) + api_versions(4))
         await until(lambda: insight.leader("orders", 1).log.log_end_offset == 3)
         first = await not_told(client, insight)
         assert dispatched(insight, ApiKey.API_VERSIONS) == served + 1  # that of `not_told`
         await follow(follower, "orders", leader.log.log_end_offset)
-        assert [await first, await told(client)] == [(2, 0, 0), (3, 0, 2)]
+        assert [await first, await produced(client)] == [(2, 0, 0), (3, 0, 2)]
         assert await client.correlation_id() == 4
 
     with_broker(tmp_path, scenario, **BROKER)
@@ -168,7 +168,7 @@ def test_what_is_no_request_closes_the_connection_behind_the_answers_before_it(
         await client.send(to_all(0) + to_all(1) + bad + to_all(2))
         await until(lambda: leader.log.log_end_offset == 2)
         await follow(follower, "orders", 2)
-        assert [await told(client) for _ in range(2)] == [(0, 0, 0), (1, 0, 1)]
+        assert [await produced(client) for _ in range(2)] == [(0, 0, 0), (1, 0, 1)]
         assert await client.is_closed()
         assert leader.log.log_end_offset == 2
 
@@ -197,7 +197,7 @@ def test_there_is_an_end_to_the_line_and_all_get_through(tmp_path: Path) -> None
             await follow(follower, "orders", end)
             assert await first == (end - MOST_QUEUED, 0, end - MOST_QUEUED)
             for n in range(end - MOST_QUEUED + 1, end):
-                assert await told(client) == (n, 0, n)
+                assert await produced(client) == (n, 0, n)
         await sending
 
     with_broker(tmp_path, scenario, **BROKER)
@@ -210,11 +210,11 @@ def test_responses_behind_a_failed_one_are_sent(tmp_path: Path) -> None:
         client = await insight.connect()
         await client.send(to_all(0, timeout_ms=20) + to_all(1) + to_all(2, acks=1))
         timed_out, too_few = ErrorCode.request_timed_out, ErrorCode.not_enough_replicas_after_append
-        assert await told(client) == (0, int(timed_out), 0)
+        assert await produced(client) == (0, int(timed_out), 0)
         leader.apply_isr((ME,), 1)
         insight.delayed.on_partition(("orders", 0))
-        assert await told(client) == (1, int(too_few), 1)
-        assert await told(client) == (2, 0, 2)
+        assert await produced(client) == (1, int(too_few), 1)
+        assert await produced(client) == (2, 0, 2)
 
     with_broker(tmp_path, scenario, **BROKER)
 
@@ -228,7 +228,7 @@ def test_a_leader_that_becomes_alone_within_a_row_answers_all_in_order(tmp_path:
         await until(lambda: leader.log.log_end_offset == 2)
         leader.apply_isr((ME,), 1)  # nobody is answered until the next append moves the watermark
         await client.send(b"".join(to_all(n) for n in range(2, 6)))
-        assert [await told(client) for _ in range(6)] == [(n, 0, n) for n in range(6)]
+        assert [await produced(client) for _ in range(6)] == [(n, 0, n) for n in range(6)]
 
     with_broker(tmp_path, scenario, **BROKER)
 

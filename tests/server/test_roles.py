@@ -41,7 +41,7 @@ class Looked(DelayedOperation):
         raise AssertionError("nothing completes it")
 
 
-def told(
+def frame_to_lead(
     topic: str,
     index: int = 0,
     replicas: tuple[int, ...] = (0,),
@@ -90,7 +90,7 @@ def test_no_directory_is_created_for_an_invalid_topic_name(tmp_path: Path, name:
     async def scenario(insight: Insight) -> None:
         before = folders(tmp_path)
         client = await insight.connect()
-        answer = await client.ask(told(name))
+        answer = await client.ask(frame_to_lead(name))
         assert code_of(answer) is ErrorCode.invalid_topic_exception
         assert folders(tmp_path) == before
         assert not insight.running.broker.logs.offline
@@ -104,7 +104,7 @@ def test_no_directory_is_created_for_a_partition_without_a_replica_here(
 ) -> None:
     async def scenario(insight: Insight) -> None:
         client = await insight.connect()
-        answer = await client.ask(told("orders", index, replicas))
+        answer = await client.ask(frame_to_lead("orders", index, replicas))
         assert code_of(answer) is ErrorCode.unknown_topic_or_partition
         assert folders(tmp_path) == []
 
@@ -114,7 +114,7 @@ def test_no_directory_is_created_for_a_partition_without_a_replica_here(
 def test_others_get_their_turn_between_logs_that_are_created(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
         client = await insight.connect()
-        answer = asyncio.ensure_future(client.ask(told("orders", count=10 * AT_ONCE)))
+        answer = asyncio.ensure_future(client.ask(frame_to_lead("orders", count=10 * AT_ONCE)))
         logs, created = insight.running.broker.logs, [0]
         while not answer.done():
             await asyncio.sleep(0)
@@ -129,8 +129,8 @@ def test_others_get_their_turn_between_logs_that_are_created(tmp_path: Path) -> 
 def test_a_past_controller_is_refused_whole(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
         client = await insight.connect()
-        assert code_of(await client.ask(told("orders"))) is ErrorCode.none
-        refused = await client.ask(told("shipments", epoch=EPOCH - 1))
+        assert code_of(await client.ask(frame_to_lead("orders"))) is ErrorCode.none
+        refused = await client.ask(frame_to_lead("shipments", epoch=EPOCH - 1))
         assert (refused.error_code, refused.topics) == (ErrorCode.stale_controller_epoch, ())
         assert folders(tmp_path) == ["orders-0"]
 
@@ -140,12 +140,12 @@ def test_a_past_controller_is_refused_whole(tmp_path: Path) -> None:
 def test_a_log_of_a_topic_whose_name_another_has_now_is_set_aside_unless_it_has_a_role(
     tmp_path: Path,
 ) -> None:
-    """The broker did not hear of the deletion, nor perhaps that the partition had moved."""
+    """The broker was cut off when the topic was deleted, perhaps also when the partition moved."""
 
     async def scenario(insight: Insight) -> None:
         client = await insight.connect()
-        assert code_of(await client.ask(told("orders"))) is ErrorCode.none
-        other = told("orders", topic_id=8)
+        assert code_of(await client.ask(frame_to_lead("orders"))) is ErrorCode.none
+        other = frame_to_lead("orders", topic_id=8)
         assert code_of(await client.ask(other)) is ErrorCode.inconsistent_topic_id
         assert folders(tmp_path) == ["orders-0"]
         parts = insight.running.broker
@@ -172,11 +172,11 @@ def test_a_log_is_not_set_aside_while_the_topics_own_log_may_be_in_a_directory_t
 
     async def scenario(insight: Insight) -> None:
         client = await insight.connect()
-        assert code_of(await client.ask(told("orders"))) is ErrorCode.none
+        assert code_of(await client.ask(frame_to_lead("orders"))) is ErrorCode.none
         parts = insight.running.broker
         parts.replicas.remove(TopicPartition("orders", 0))
         parts.logs.offline["/failed"] = DiskFault("/failed", OSError("it failed"))
-        other = told("orders", topic_id=8, is_new=False)
+        other = frame_to_lead("orders", topic_id=8, is_new=False)
         assert code_of(await client.ask(other)) is ErrorCode.kafka_storage_error
         assert folders(tmp_path) == ["orders-0"]
         assert parts.replicas.is_offline(TopicPartition("orders", 0))
@@ -190,11 +190,11 @@ def test_a_request_that_waits_for_many_partitions_is_checked_once_for_all_of_the
 ) -> None:
     async def scenario(insight: Insight) -> None:
         client = await insight.connect()
-        await client.ask(told("orders", count=40))
+        await client.ask(frame_to_lead("orders", count=40))
         waiting = Looked()
         keys = [("orders", each) for each in range(40)]
         insight.delayed.followers.try_complete_else_watch(waiting, keys, 60_000)
-        await client.ask(told("orders", count=40))
+        await client.ask(frame_to_lead("orders", count=40))
         assert waiting.tries == 2
         insight.delayed.followers.cancel(waiting)
 

@@ -11,7 +11,7 @@ from tests.server.test_prometheus import SERVED, scrape
 from tests.server.test_transactional_produce import ID, add, producer, with_coordinator
 
 
-async def told(insight: Insight) -> dict[str, float]:
+async def metrics_of(insight: Insight) -> dict[str, float]:
     found = await scrape(insight)
     names = ("open", "oldest_seconds", "markers_waiting", "loading")
     return {name: found[f"barnabas_transactions_{name}",] for name in names}
@@ -32,14 +32,14 @@ def test_open_transactions_and_the_age_of_the_oldest_are_exported(tmp_path: Path
         client = await insight.connect()
         pid, epoch = await producer(insight, client)
         idle = dict.fromkeys(("open", "oldest_seconds", "markers_waiting", "loading"), 0)
-        assert await told(insight) == idle
+        assert await metrics_of(insight) == idle
         await add(client, pid, epoch, "t")
-        while (found := await told(insight))["oldest_seconds"] == 0:
+        while (found := await metrics_of(insight))["oldest_seconds"] == 0:
             assert found == {**idle, "open": 1}
         assert found == {**idle, "open": 1, "oldest_seconds": found["oldest_seconds"]}
         assert found["oldest_seconds"] < 60
         await commit(client, pid, epoch)
-        while await told(insight) != idle:
+        while await metrics_of(insight) != idle:
             pass
 
     with_coordinator(tmp_path, scenario, **SERVED)

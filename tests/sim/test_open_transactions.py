@@ -60,7 +60,7 @@ def leader(world: SimWorld) -> Machine:
 
 
 def committed(world: SimWorld) -> list[int]:
-    """What read_committed returns up to the high watermark: nothing is open any more."""
+    """The records of read_committed up to the high watermark: nothing is open any more."""
     until(world, lambda: world.observer.why_unhealthy() is None)
     read = run_on(world, "reader", read_transactions(world))
     return [value for end in read.partitions if end.at == AT for _, value in end.committed]

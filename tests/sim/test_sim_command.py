@@ -1,8 +1,11 @@
 """`barnabas sim`: output and exit codes."""
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
+from typing import Final
 
 import pytest
 import typer
@@ -12,6 +15,17 @@ from barnabas.sim import seed_runner, sim_command
 from barnabas.sim.sim_run import Report
 from barnabas.sim.world.seed_settings import settings_of
 from barnabas.sim.world.trace import TraceLine
+
+# A search whose process waits for good, after its worker has begun.
+SEARCHING: Final = """
+import multiprocessing, os, signal
+from concurrent.futures import ProcessPoolExecutor
+from barnabas.sim.seed_runner import end_with_parent
+spawning = multiprocessing.get_context("spawn")
+pool = ProcessPoolExecutor(1, spawning, initializer=end_with_parent)
+print(pool.submit(os.getpid).result(), flush=True)
+signal.pause()
+"""
 
 
 def report(seed: int, *broken: str, steps: int = 100) -> Report:
@@ -144,3 +158,12 @@ def test_a_failing_run_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shorter.steps == int(seconds)
     monkeypatch.setattr(seed_runner, "run_seed", lambda *_, **__: report(1))
     assert seed_runner.shorten(report(1, "lost")) == (report(1, "lost"), None)
+
+
+def test_the_processes_of_a_search_that_is_killed_end_too() -> None:
+    with subprocess.Popen([sys.executable, "-c", SEARCHING], stdout=subprocess.PIPE) as searching:
+        assert searching.stdout is not None
+        assert int(searching.stdout.readline()) != searching.pid
+        searching.kill()
+        # The worker has the same standard output: that ends with the last process.
+        assert searching.communicate(timeout=30)[0] == b""

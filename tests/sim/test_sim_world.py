@@ -122,7 +122,7 @@ def test_a_power_failure_loses_unflushed_records_that_other_replicas_have(world:
 def test_a_deleted_topic_does_not_reappear_after_a_power_failure(world: SimWorld) -> None:
     history = produce(world, 5)
     until(world, lambda: is_healthy(world))
-    # What is there now is on the contents: only the deletion could be forgotten.
+    # The files of now are durable: only the deletion could be forgotten.
     for partition_log in logs(world):
         disk, folder = partition_log.disk, partition_log.directory
         for path in ("", folder, *(f"{folder}/{name}" for name in disk.list(folder))):

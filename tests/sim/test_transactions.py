@@ -44,7 +44,7 @@ def test_the_same_seed_is_the_same_history() -> None:
 
 
 def is_hit(seed: int) -> bool:
-    """Whether a late EndTxn ends a later transaction, if transactions share an epoch."""
+    """True if a late EndTxn ends a later transaction, if transactions share an epoch."""
     broken = late_end(seed, SHARED_EPOCH).broken
     return any(each.startswith(("aborted read", "precommitted", "torn", "lost")) for each in broken)
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(600)
 
 BROKERS = (0, 1, 2)
 IDS = ("AAAAAAAAQACAAAAAAAAAAQ", "AAAAAAAAQACAAAAAAAAAAg")
-# What a replica holds: batches of ten records, the first five of epoch 0, the others of 3.
+# The log of a replica: batches of ten records, the first five of epoch 0, the others of 3.
 SOUND = [
     bytes(
         build_batch(

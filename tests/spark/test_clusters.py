@@ -23,7 +23,7 @@ from tests.support.cluster import until
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3_000)]
 
 ENDED_WITHIN_S: Final = 1_200.0
-# What a cluster has by itself is for data of another size: 200 tasks to sum up 120 records.
+# The defaults of a cluster are for data of another size: 200 tasks to sum up 120 records.
 SMALL: Final = (
     *("--conf", "spark.executor.memory=512m"),
     *("--conf", "spark.sql.shuffle.partitions=2"),

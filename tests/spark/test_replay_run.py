@@ -118,7 +118,7 @@ def test_a_replay_resumes_where_it_ended(
         patched.setattr(Replayer, "step", one_step)
         assert replay("--step", 6).code == 130
     assert values(read(subscribe=f"{topic}-again")) == [0, 2, 4, 1, 3, 5]
-    # What is archived meanwhile does not belong to this replay.
+    # Records archived meanwhile do not belong to this replay.
     produce(served.bootstrap, topic, [{"value": b"v20", "partition": 0}])
     grown = barnabas("pipeline", "archive", topic, "--to", archived, "-b", served.bootstrap)
     assert grown.code == 0, grown.err

@@ -14,7 +14,7 @@ from tests.support.broker import BrokerProcess
 
 
 def one_line(ended: Ended) -> str:
-    """What the command said, in one line."""
+    """The output of the command, in one line."""
     assert ended.code in (1, 2), ended
     assert not ended.out
     lines = [line for line in ended.err.splitlines() if line.strip()]

@@ -15,6 +15,7 @@ from pyspark.sql import functions as f
 from tests.spark.conftest import Fill
 from tests.spark.test_table_run import Table, summary, table
 from tests.spark.test_table_view import View, view
+from tests.support.background import in_background
 from tests.support.broker import BrokerProcess
 
 __all__ = ["table", "view"]
@@ -31,9 +32,8 @@ def value(number: int) -> bytes:
 @contextmanager
 def producing(bootstrap: str, topic: str) -> Iterator[None]:
     """A producer in the background; all that it sent is acknowledged at the end."""
-    stop = threading.Event()
 
-    def produce() -> None:
+    def produce(stop: threading.Event) -> None:
         client, number = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5}), RECORDS
         while not stop.wait(0.001):
             for _ in range(20):
@@ -42,13 +42,8 @@ def producing(bootstrap: str, topic: str) -> Iterator[None]:
             client.poll(0)
         assert client.flush(60) == 0
 
-    thread = threading.Thread(target=produce)
-    thread.start()
-    try:
+    with in_background(produce):
         yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def totals(rows: DataFrame, ends: dict[int, int]) -> list[tuple[int, int, int]]:

@@ -72,7 +72,7 @@ def refusals_of(kind: type[Any]) -> Iterator[None]:
 class Client(ABC):
     """A client that produces and consumes."""
 
-    # Whether its producer accepts a header without a value.
+    # True if its producer accepts a header without a value.
     sends_null_headers: ClassVar[bool] = True
 
     def __init__(self, bootstrap: str) -> None:

@@ -62,7 +62,7 @@ def _targets(statement: ast.stmt) -> list[ast.Name]:
 
 
 def misplaced(file: str, name: str) -> str | None:
-    """What is wrong with `file` being said to define `name`, and where the name is instead."""
+    """The error in the claim that `file` defines `name`, and where the name is instead."""
     path = SOURCE / file
     if path.is_file() and name in defined_in(path):
         return None

@@ -49,7 +49,7 @@ class Member:
         for line in self._process.stdout:
             self.events.append(json.loads(line))
 
-    def told(self, what: str) -> list[dict[str, Any]]:
+    def events_of(self, what: str) -> list[dict[str, Any]]:
         return [event for event in list(self.events) if event["what"] == what]
 
     @property
@@ -166,7 +166,7 @@ class Group:
         return Counter(
             (event["partition"], event["offset"])
             for member in self.members
-            for event in member.told("record")
+            for event in member.events_of("record")
         )
 
     def missing(self, ends: Mapping[int, int]) -> list[tuple[int, int]]:
@@ -182,7 +182,7 @@ class Group:
         """The highest acknowledged commit of each partition."""
         ends: dict[int, int] = {}
         for member in self.members:
-            for event in member.told("committed"):
+            for event in member.events_of("committed"):
                 ends[event["partition"]] = max(ends.get(event["partition"], 0), event["offset"])
         return ends
 

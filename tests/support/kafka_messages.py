@@ -25,7 +25,13 @@ _NAMES: Final = {
 def written_by_kafka(kafka: ApacheKafka, messages: Iterable[tuple[int, Any]]) -> list[bytes]:
     """The bytes of each message in its version; one run of Java encodes all."""
     lines = [f"{_class(message)} {version} {to_json(message)}\n" for version, message in messages]
-    return [bytes.fromhex(line) for line in kafka.run(str(_PROGRAM), stdin="".join(lines)).split()]
+    return run_kafka_messages(kafka, lines)
+
+
+def run_kafka_messages(kafka: ApacheKafka, lines: Iterable[str], *options: str) -> list[bytes]:
+    """The bytes that Kafka's classes write for these lines; with --records, for records."""
+    printed = kafka.run(str(_PROGRAM), *options, stdin="".join(lines))
+    return [bytes.fromhex(line) for line in printed.split()]
 
 
 def to_json(message: Any) -> str:
@@ -33,7 +39,8 @@ def to_json(message: Any) -> str:
 
 
 def _class(message: Any) -> str:
-    return type(message).__name__.removesuffix("V4").removesuffix("V1")
+    name = type(message).__name__.removesuffix("V4").removesuffix("V1")
+    return f"org.apache.kafka.common.message.{name}Data"
 
 
 def _plain(value: Any) -> Any:

@@ -10,7 +10,7 @@ from tests.support.waiting import until
 
 
 def values(kafka: Cluster, isolation: str = "read_committed") -> list[bytes]:
-    """What a consumer gets from the start of the topic, up to where it may read now."""
+    """The values that a consumer gets from the start of the topic, up to where it may read now."""
     consumer = Consumer(
         {
             "bootstrap.servers": kafka.bootstrap_servers,

@@ -248,7 +248,9 @@ def test_verification_is_concurrent_while_markers_are_written() -> None:
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_the_end_is_prepared_then_completed_and_a_retry_hears_the_same(is_commit: bool) -> None:
+def test_the_end_is_prepared_then_completed_and_a_retry_gets_the_same_answer(
+    is_commit: bool,
+) -> None:
     """T20"""
     driver = Driver()
     assert driver.end(Producer(1, 1)).error is ErrorCode.invalid_producer_id_mapping

@@ -23,7 +23,7 @@ class TransactionHistories(RuleBasedStateMachine):
         self.driver = Driver(version)
         self.producers = [Producer(4000, 0)]
         self.epochs: dict[int, int] = {}
-        # What was answered NONE to an end, by producer epoch.
+        # The ends that were answered NONE, by producer epoch.
         self.promised: dict[Producer, bool] = {}
         self.outcomes: dict[Producer, bool] = {}
 

@@ -121,7 +121,7 @@ def test_compression_types_have_kafkas_names() -> None:
         parse_compression_type("none")
 
 
-# What producers send
+# Data of producers
 
 
 @given(

@@ -46,7 +46,7 @@ NIL = uuid.UUID(int=0)
 
 
 def as_read(version: int, sent: Any) -> FetchRequest:
-    """What we should make of a request that kio wrote."""
+    """The request that our codec should read, from one that kio wrote."""
     with_id = version >= BY_TOPIC_ID
     return FetchRequest(
         replica_id=sent.replica_id if version < 15 else sent.replica_state.replica_id,

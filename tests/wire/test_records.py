@@ -33,7 +33,7 @@ TIMESTAMPS = st.integers(-1, 2**62)
 HEADERS = st.lists(st.tuples(st.text(max_size=10), BYTES), max_size=3).map(tuple)
 FIELDS = st.tuples(TIMESTAMPS, BYTES, BYTES, HEADERS)
 
-# What librdkafka 2.16 sent for three records, the uncompressed ones from an idempotent producer.
+# Three records as librdkafka 2.16 sent them, the uncompressed ones from an idempotent producer.
 FROM_LIBRDKAFKA = {
     Codec.NONE: (
         "0000000000000000000001310000000002b7de9cb80000000000020000018bcfe568000000018bcf"

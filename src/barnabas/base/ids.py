@@ -1,5 +1,6 @@
 """Ids of brokers, partitions and producers, epochs and offsets."""
 
+from collections.abc import Iterable
 from typing import NamedTuple, NewType
 
 BrokerId = NewType("BrokerId", int)
@@ -19,3 +20,11 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """The partitions of each topic, in the order given."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        found.setdefault(topic, []).append(partition)
+    return found

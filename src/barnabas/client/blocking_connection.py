@@ -87,7 +87,7 @@ class BlockingConnection:
             )
         )
         try:
-            # What was read may hold views of the response, whose buffer is used again.
+            # The message may hold views of the response, whose buffer is used again.
             return read_response(key, version, memoryview(bytes(response)))
         except MalformedResponse as failure:
             raise self._gone(failure) from None

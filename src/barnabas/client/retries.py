@@ -67,7 +67,7 @@ class Pause:
 
 
 Result = TypeVar("Result")
-# What is sent back is the response to an Ask; PeerGone is thrown in where there is none.
+# The response to an Ask is sent back; PeerGone is thrown in where there is none.
 Steps: TypeAlias = Generator[Ask | Pause, Any, Result]
 # Called after a failed attempt: the pause before the next one, or None to give up.
 Retry: TypeAlias = Callable[[], float | None]

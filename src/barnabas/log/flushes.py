@@ -18,7 +18,7 @@ class Flushes:
         self._disk = disk
         self._directory = directory
         self._pending: list[Flush] = []
-        # Whether file names have changed, or one of the small files.
+        # True if file names have changed, or one of the small files.
         self.is_directory_dirty = is_directory_dirty
 
     def start(self, segments: Segments, end: Offset, rolled_only: bool, closing: bool) -> Flush:

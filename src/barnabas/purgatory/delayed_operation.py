@@ -97,7 +97,7 @@ class Purgatory(Generic[Operation]):
         self._listening = 0
         # The watchers of each key, in order of arrival; a key without watchers is absent.
         self._watchers: dict[Hashable, dict[Operation | KeyListener, None]] = {}
-        # Whether a key has watchers: most keys have none.
+        # True for a key that has watchers: most keys have none.
         self.is_watched = self._watchers.__contains__
 
     @property

@@ -21,7 +21,7 @@ NS_PER_PERCENT: Final = 1e7
 # Clients that are found by one look-up, and meters beyond which those out of use are dropped.
 MOST_CLIENTS: Final = 50_000
 MOST_METERS: Final = 10_000
-# A client may name itself anew with each request. Longer names are not kept.
+# A client may use another name with each request. Longer names are not kept.
 LONGEST_CLIENT_ID: Final = 255
 
 # The name of a default entity, and of a part that an entity does not have.

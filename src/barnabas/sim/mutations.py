@@ -28,7 +28,7 @@ from barnabas.sim.faults.transaction_scripts import (
     REPLICATE_BEFORE_ANSWER,
     VERIFICATION_GUARD,
 )
-from barnabas.sim.seed_runner import leave_signals
+from barnabas.sim.seed_runner import end_with_parent
 from barnabas.sim.sim_run import Report, run
 from barnabas.sim.world.seed_settings import SeedSettings, settings_of
 
@@ -195,7 +195,7 @@ def find(safeguard: str, most: int = MOST_SEEDS, *, faults_s: float = FAULTS_S) 
 def find_all(processes: int | None = None) -> Iterator[MutationResult]:
     """The results for all safeguards, run in parallel, in the order of MUTATIONS."""
     count, spawning = processes or os.cpu_count() or 1, multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(count, spawning, initializer=leave_signals) as pool:
+    with ProcessPoolExecutor(count, spawning, initializer=end_with_parent) as pool:
         yield from pool.map(find, MUTATIONS)
 
 

@@ -3,10 +3,12 @@
 import multiprocessing
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from multiprocessing import connection
 from typing import Final
 
 from barnabas.base.clock import machine_stopwatch
@@ -88,7 +90,7 @@ def search(
     left = iter(seeds)
     count = processes or os.cpu_count() or 1
     spawning = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(count, spawning, initializer=leave_signals) as pool:
+    with ProcessPoolExecutor(count, spawning, initializer=end_with_parent) as pool:
         waiting: dict[Future[Report], int] = {}
         is_over = False
         while True:
@@ -146,7 +148,15 @@ def _report_of(future: "Future[Report]", seed: int) -> Report:
     return Report(seed, (why,), Counter(), 0, 0.0, 0, "", ())
 
 
-def leave_signals() -> None:
-    """Leave Ctrl-C to the parent process, which stops this one."""
+def end_with_parent() -> None:
+    """Leave Ctrl-C to the parent process, which stops this one; end also if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_after_parent, daemon=True).start()
+
+
+def _end_after_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    connection.wait([parent.sentinel])
+    os._exit(1)

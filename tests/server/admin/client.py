@@ -83,7 +83,7 @@ class Client:
             raise ConnectionError("the broker closed the connection")
         return data
 
-    # What many tests need before they come to their point
+    # Steps that many tests take before they come to their point
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> uuid.UUID:
         """A topic; configs with underscores for dots."""
@@ -99,7 +99,7 @@ class Client:
         return found
 
     def can_create(self, name: str) -> bool:
-        """Whether the name is free; it is not while a topic that had it is being deleted."""
+        """True if the name is free; it is not while a topic that had it is being deleted."""
         wanted = parts(name=name, num_partitions=1, replication_factor=1)
         (topic,) = self.call(ApiKey.CREATE_TOPICS, topics=(wanted,), validate_only=True).topics
         return bool(topic.error_code == 0)

@@ -40,7 +40,7 @@ class HastyDisk(RealDisk):
 
 
 class Running:
-    """What a test may know of a running broker."""
+    """The view that a test has of a running broker."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, broker: RunningBroker) -> None:
         self.running = broker

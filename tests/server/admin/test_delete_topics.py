@@ -129,7 +129,7 @@ def test_a_topic_can_be_created_again_under_its_name(tmp_path: Path) -> None:
 
 
 def crash_amid_deletion(tmp_path: Path) -> tuple[Path, uuid.UUID]:
-    """What a crash leaves when a topic is to be deleted, and its data is still there."""
+    """The state after a crash when a topic is to be deleted, and its data is still there."""
     folder, crashed = tmp_path / "data", tmp_path / "crashed"
 
     def crash(path: str) -> None:

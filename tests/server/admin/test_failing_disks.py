@@ -182,7 +182,7 @@ def dead_two(folder: str) -> FaultyDisk:
 
 
 def stopped(client: Client, topic: str) -> ErrorCode:
-    """What a broker says that is to delete a replica."""
+    """The response of a broker that is to delete a replica."""
     state = parts(partition_index=0, leader_epoch=-2, delete_partition=True)
     states = (parts(topic_name=topic, partition_states=(state,)),)
     epochs = {"controller_id": 0, "controller_epoch": 1_000, "broker_epoch": -1}

@@ -1,4 +1,4 @@
-"""What a broker does from time to time, seen from outside: retention, flushes, checkpoints."""
+"""Periodic work of a broker, seen from outside: retention, flushes, checkpoints."""
 
 import time
 from collections.abc import Iterator

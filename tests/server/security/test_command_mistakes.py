@@ -46,7 +46,7 @@ def test_a_wrong_password_is_not_a_broker_that_is_down(
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_a_plain_client_of_a_secure_listener_hears_of_the_protocol(
+def test_the_error_of_a_plain_client_of_a_secure_listener_names_the_protocol(
     command: list[str], secure_broker: SecureBroker
 ) -> None:
     said = failure(*command, "-b", secure_broker.at("SASL_SSL"))

@@ -223,7 +223,7 @@ def test_s44_tokens_of_others_are_seen_and_created_with_the_right_to(cluster: Cl
         made = bob.create(owner="alice")
         assert made.error_code is ErrorCode.none
         assert (made.principal_name, made.token_requester_principal_name) == ("alice", "bob")
-        # Whoever asked for a token sees it, but only its owner renews it.
+        # The requester of a token sees it, but only its owner renews it.
         assert bob.renew(made.hmac).error_code is ErrorCode.delegation_token_owner_mismatch
         assert alice.renew(made.hmac).error_code is ErrorCode.none
 

@@ -279,7 +279,7 @@ def test_s12_a_user_name_forges_no_line_of_the_log(secure_broker: SecureBroker) 
     token = f"\0eve\n{forged}\0guess".encode()
 
     def is_logged() -> bool:
-        """Whether the attempt is; of several in a second only one is."""
+        """True if the attempt is logged; of several in a second only one is."""
         with connected(secure_broker) as sock:
             sock.sendall(frame(17, 1, text("PLAIN")))
             received(sock)

@@ -69,7 +69,7 @@ class BenchMember:
         self.member_id = joined.member_id
 
     async def take_part(self, metadata: bytes) -> None:
-        """Join and get an assignment, whoever leads; who leads assigns each member its own id."""
+        """Join and get an assignment; the leader assigns each member its own id."""
         joined = await self._join(metadata)
         demand(joined.error_code, "JoinGroup")
         self.generation = joined.generation_id

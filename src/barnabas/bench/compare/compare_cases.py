@@ -293,7 +293,7 @@ def _controller(partitions: int, *, seconds: float, most: int) -> Case:
 
 
 BASE: Final = ClientLoad()
-# What costs a broker different work: many messages, and such as it may have to decompress.
+# Loads that cost a broker different work: many messages, and such as it may have to decompress.
 WARMING: Final = (BASE, replace(BASE, record_bytes=100), replace(BASE, codec="lz4"))
 # Each factor by itself; all of them together are more than a person waits for.
 VARIED: Final = (

@@ -89,7 +89,7 @@ class _Flow:
         before, due = len(self._came), time.perf_counter()
         for _ in range(count):
             time.sleep(max(0.0, due - time.perf_counter()))
-            # What was missed while the machine stood still is not all sent in a burst afterwards.
+            # Messages missed while the machine stood still are not all sent in a burst afterwards.
             due = max(due + 1 / PACE, time.perf_counter() - _MADE_UP_FOR_S)
             value = _SENT_AT.pack(time.perf_counter()) + _REST
             self._producer.produce(self._name, value, partition=0)

@@ -29,6 +29,7 @@ from kio.schema.list_partition_reassignments.v0.request import ListPartitionReas
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition as Partition
+from barnabas.base.ids import by_topic
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.raw_client import RawClient
 from barnabas.client.retries import error_words
@@ -56,14 +57,6 @@ class Moving(NamedTuple):
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
     removing: tuple[int, ...]
-
-
-def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
-    """The partitions of each topic, in the order given."""
-    found: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        found.setdefault(topic, []).append(partition)
-    return found
 
 
 async def elect_leaders(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from barnabas.base.ids import TopicPartition
+from barnabas.base.ids import TopicPartition, by_topic
 from barnabas.cli.groups.groups_admin import GroupAdmin, state_of
 from barnabas.cli.show import counted, show_table
 from barnabas.wire.schema import Message
@@ -102,10 +102,7 @@ def _host(member: Any) -> str:
 
 
 def _assignment(assignment: Any) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for topic, number in sorted((p.topic, p.partition) for p in assignment.topic_partitions):
-        found.setdefault(topic, []).append(number)
-    return found
+    return by_topic(sorted((p.topic, p.partition) for p in assignment.topic_partitions))
 
 
 def headline(group: Group) -> str:

@@ -11,7 +11,8 @@ from kio.schema.offset_delete.v0.request import (
 
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.ids import TopicPartition as Partition
-from barnabas.cli.admin.admin_requests import PartitionOutcome, by_topic
+from barnabas.base.ids import by_topic
+from barnabas.cli.admin.admin_requests import PartitionOutcome
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.raw_client import RawClient, ask_cluster
 from barnabas.client.retries import error_words

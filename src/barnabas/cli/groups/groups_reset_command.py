@@ -178,7 +178,7 @@ def _decide(
     wanted: dict[str, list[int]] | None,
     requested: "dict[TopicPartition, int] | None",
 ) -> list[Change]:
-    from barnabas.cli.admin.admin_requests import by_topic
+    from barnabas.base.ids import by_topic
 
     committed = client.committed(name)
     if requested is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from barnabas.base.ids import TopicPartition
+from barnabas.base.ids import TopicPartition, by_topic
 from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, read_text
 from barnabas.cli.reassign.reassign_plan import (
@@ -174,7 +174,7 @@ def _read_plan(file: Path) -> Plan:
 
 
 async def _begin(client: "RawClient", plan: Plan, log_dirs: LogDirs, throttle: int | None) -> None:
-    from barnabas.cli.admin.admin_requests import alter_reassignments, by_topic
+    from barnabas.cli.admin.admin_requests import alter_reassignments
     from barnabas.cli.reassign.reassign_log_dirs import start_moves
     from barnabas.cli.reassign.reassign_throttle import set_throttles
 

@@ -100,12 +100,7 @@ def renew(
       barnabas tokens renew "$HMAC"
       barnabas tokens renew "$HMAC" --period-ms 3600000
     """
-    from barnabas.client.metadata import fields
-    from barnabas.wire.apis import ApiKey
-
-    request = fields(hmac=_secret(hmac), renew_period_ms=period_ms)
-    response = _ask(bootstrap, ApiKey.RENEW_DELEGATION_TOKEN, request)
-    _show_expiry(response.expiry_timestamp_ms, json)
+    _move_expiry(bootstrap, "RENEW_DELEGATION_TOKEN", hmac, json, renew_period_ms=period_ms)
 
 
 @app.command()
@@ -124,12 +119,7 @@ def expire(
       barnabas tokens expire "$HMAC"
       barnabas tokens expire "$HMAC" --period-ms 60000
     """
-    from barnabas.client.metadata import fields
-    from barnabas.wire.apis import ApiKey
-
-    request = fields(hmac=_secret(hmac), expiry_time_period_ms=period_ms)
-    response = _ask(bootstrap, ApiKey.EXPIRE_DELEGATION_TOKEN, request)
-    _show_expiry(response.expiry_timestamp_ms, json)
+    _move_expiry(bootstrap, "EXPIRE_DELEGATION_TOKEN", hmac, json, expiry_time_period_ms=period_ms)
 
 
 @app.command("list")
@@ -194,8 +184,12 @@ def _secret(text: str) -> bytes:
         raise Misused("HMAC: must be in base64, as `barnabas tokens create` prints it") from None
 
 
-def _show_expiry(expiry_ms: int, json: bool) -> None:
-    expires = show_time(expiry_ms)
+def _move_expiry(bootstrap: str, api: str, hmac: str, json: bool, **period: int) -> None:
+    from barnabas.client.metadata import fields
+    from barnabas.wire.apis import ApiKey
+
+    response = _ask(bootstrap, ApiKey[api], fields(hmac=_secret(hmac), **period))
+    expires = show_time(response.expiry_timestamp_ms)
     if json:
         show_json({"expires": expires})
     else:

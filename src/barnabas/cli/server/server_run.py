@@ -216,8 +216,8 @@ async def _run(config: BrokerConfig) -> int:
     sys.setswitchinterval(0.001)
     waiting = _log_if_slow(config)
     loop = asyncio.get_running_loop()
-    # What a start creates stays: to scan it again and again takes a fifth of the start with 10,000
-    # partitions. A start that waits for a controller serves clients, and needs the collector.
+    # The objects of a start stay: to scan them again and again takes a fifth of the start with
+    # 10,000 partitions. A start that waits for a controller serves clients and needs the collector.
     gc.disable()
     collecting = loop.call_later(_COLLECTS_WITHIN_S, collect_from_now_on)
     try:

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import ErrorCode
-from barnabas.base.ids import TopicPartition
-from barnabas.cli.admin.admin_requests import by_topic
+from barnabas.base.ids import TopicPartition, by_topic
 from barnabas.cli.exit_codes import CommandFailed
 from barnabas.cli.raw_client import RawClient
 from barnabas.client.metadata import fields

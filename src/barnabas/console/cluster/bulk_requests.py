@@ -5,16 +5,16 @@ in one flexible version, which Kafka has from 3.0 to 4.x.
 """
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from barnabas.base.ids import TopicPartition
+from barnabas.base.ids import TopicPartition, by_topic
 from barnabas.client.frames import request_header, sized
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.varint import Truncated, read_uvarint, skip_tags, uvarint
 
-# What reading raises for a response that is cut short.
+# The errors of reading a response that is cut short.
 CUT_SHORT: Final = (struct.error, Truncated, IndexError, UnicodeDecodeError)
 # Partitions in one request: a broker answers others meanwhile.
 AT_ONCE: Final = 2_000
@@ -43,7 +43,7 @@ def list_offsets(client_id: str, partitions: Iterable[TopicPartition], at: int) 
     for some in _parts(partitions):
         topics = [
             _string(topic) + _array([_ASKED.pack(n, _ANY_EPOCH, at, 0) for n in numbers]) + _NO_TAGS
-            for topic, numbers in _by_topic(some).items()
+            for topic, numbers in by_topic(some).items()
         ]
         body = _CONSUMER + _array(topics) + _NO_TAGS
         yield _frame(ApiKey.LIST_OFFSETS, _LIST_OFFSETS, client_id, body)
@@ -70,7 +70,7 @@ def describe_log_dirs(client_id: str, partitions: Iterable[TopicPartition]) -> I
     for some in _parts(partitions):
         topics = [
             _string(topic) + _array([_NUMBER.pack(n) for n in numbers]) + _NO_TAGS
-            for topic, numbers in _by_topic(some).items()
+            for topic, numbers in by_topic(some).items()
         ]
         body = _array(topics) + _NO_TAGS
         yield _frame(ApiKey.DESCRIBE_LOG_DIRS, _DESCRIBE_LOG_DIRS, client_id, body)
@@ -154,13 +154,6 @@ def _parts(partitions: Iterable[TopicPartition]) -> Iterator[list[TopicPartition
     remaining = iter(partitions)
     while some := list(islice(remaining, AT_ONCE)):
         yield some
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        found.setdefault(topic, []).append(number)
-    return found
 
 
 def _string(text: str) -> bytes:

@@ -151,7 +151,7 @@ class Page:
         return response
 
     def signed_in(self, person: str, cluster: ClusterHandle | None = None) -> None:
-        """A new session: whoever knew the id of the former one is not signed in."""
+        """A new session: the id of the former one signs nobody in."""
         self.state.sessions.end(self.session)
         self.session, self.is_new_session = self.state.sessions.begin(), True
         self.state.sessions.sign_in(self.session, person, cluster)

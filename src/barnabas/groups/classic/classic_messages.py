@@ -13,7 +13,7 @@ NO_MEMBER_ID = ""
 NO_GENERATION = -1
 
 
-# What a member takes beside the bytes that its client sent, about.
+# The memory of a member beside the bytes that its client sent, about.
 MEMBER_BYTES: Final = 1_024
 
 

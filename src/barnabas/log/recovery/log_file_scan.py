@@ -11,7 +11,7 @@ from barnabas.wire.records.batch import HEADER_SIZE, MAGIC, BatchHeader, check_c
 
 _AT_ONCE: Final = 4 * 1024 * 1024
 
-# What began every message before there were batches: offset, size, CRC-32 of the rest, magic.
+# The header of every message before there were batches: offset, size, CRC-32 of the rest, magic.
 _OLD: Final = Struct(">qiIb")
 _OLD_OVERHEAD, _OLD_CRC_START = 12, 16
 

@@ -254,7 +254,7 @@ class LogEnd:
         self.log_end_offset = Offset(active.end_offset)
         # The last marker of an aborted transaction: reads from beyond it need no list of them.
         self.aborted_upto = Offset(-1)
-        # Whether a truncation is not on disk yet, or a leader's epoch is not written yet:
+        # True if a truncation is not on disk yet, or a leader's epoch is not written yet:
         # `_settle_now` comes before the next append.
         self.is_unsettled = False
         self._active = active

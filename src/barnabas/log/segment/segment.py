@@ -86,7 +86,7 @@ class Segment(SegmentEnd):
         self._suffix = suffix
         self.directory = directory
         self._reserve = 0
-        # Whether its transaction index is lost; its markers may restore the entries.
+        # True if its transaction index is lost; its markers may restore the entries.
         self.lacks_aborted = False
         # The entries of the transaction index; None until they are read from the file.
         self._aborted: list[AbortedTransaction] | None = None
@@ -215,7 +215,7 @@ class Segment(SegmentEnd):
             return
         cut = self._header_at(position).base_offset
         self.file.truncate(position)
-        # What is written from here on goes to another open file: of the old one, which extents
+        # Later writes go to another open file: of the old one, which extents
         # may still refer to, nothing beyond its size was ever overwritten.
         self._file = None
         self.size = position

@@ -187,16 +187,6 @@ class Configs:
 
     # -- this broker ---------------------------------------------------------
 
-    def know_broker(self, dynamic: Mapping[str, str]) -> None:
-        """Use these dynamic properties of this broker, which the tree holds already."""
-        self._per_broker = dict(dynamic)
-        self._apply_dynamic()
-
-    def know_cluster_default(self, dynamic: Mapping[str, str]) -> None:
-        """Use these dynamic defaults of all brokers, which the tree holds already."""
-        self._cluster_default = dict(dynamic)
-        self._apply_dynamic()
-
     def _apply_dynamic(self) -> None:
         """Use the dynamic values, or none of them if they contradict the static ones."""
         try:

@@ -1,4 +1,4 @@
-"""The broker's ZooKeeper session on disk, for whoever sees the broker's process die."""
+"""The broker's ZooKeeper session on disk, for the process that sees the broker die."""
 
 import asyncio
 import logging

@@ -77,7 +77,7 @@ class MetadataCache:
 
     cluster_id: str
     controller: BrokerId = NO_CONTROLLER
-    # Whether it has every topic of the cluster; a starting broker gets them in several requests.
+    # True if it has every topic of the cluster; a starting broker gets them in several requests.
     is_complete: bool = False
     brokers: dict[BrokerId, BrokerImage] = field(default_factory=dict)
     _by_name: dict[str, TopicImage] = field(default_factory=dict)

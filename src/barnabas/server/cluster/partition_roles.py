@@ -262,7 +262,7 @@ class PartitionRoles:
     def _set_aside(self, found: Log, leadership: Leadership) -> None:
         """Keep the log of a topic that has given its name to another, and serve it no more.
 
-        It was deleted while this broker could not hear of it, perhaps after the partition had moved
+        It was deleted while this broker was cut off, perhaps after the partition had moved
         to other brokers. Its records may be all that is left, so a person judges.
 
         Raises  BrokerError(inconsistent_topic_id), if it has a role

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.coordinator.active_shard import CoordinatorPorts
 from barnabas.coordinator.coordinator_runtime import CoordinatorRuntime
@@ -18,7 +18,7 @@ from barnabas.server.cluster.metadata_cache import BrokerImage, MetadataCache, U
 from barnabas.server.cluster.topic_admin import Topics
 from barnabas.server.cluster.topic_creation import NewTopic
 from barnabas.server.coordinators.coordinator_finder import CoordinatorFinder
-from barnabas.server.coordinators.internal_topics import awaits_brokers
+from barnabas.server.coordinators.internal_topics import check_brokers
 from barnabas.server.groups.offsets_topic import (
     OFFSETS_TOPIC,
     REPLICATION_FACTOR,
@@ -94,9 +94,7 @@ class GroupCoordinator:
         """
         config, brokers = self._configs.broker, len(self._metadata.brokers)
         up_s = asyncio.get_running_loop().time() - self._started_s
-        if awaits_brokers(config, REPLICATION_FACTOR, brokers, up_s):
-            why = f"{OFFSETS_TOPIC} is created when more brokers have joined, or soon without them"
-            raise BrokerError(ErrorCode.coordinator_not_available, why)
+        check_brokers(OFFSETS_TOPIC, config, REPLICATION_FACTOR, brokers, up_s)
         return new_offsets_topic(config, brokers)
 
     async def ask(

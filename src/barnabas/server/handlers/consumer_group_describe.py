@@ -18,8 +18,7 @@ from barnabas.groups.consumer.consumer_messages import (
 )
 from barnabas.security.acls import ResourceType
 from barnabas.server.broker import Broker
-from barnabas.server.requests import authorized
-from barnabas.server.requests.access import authorized_operations
+from barnabas.server.requests.access import operations_if_asked
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
@@ -28,19 +27,14 @@ async def handle(
     broker: Broker, request: ConsumerGroupDescribeRequest, call: Call
 ) -> ConsumerGroupDescribeResponse:
     def operations(group_id: str) -> int:
-        if not request.include_authorized_operations:
-            return authorized.NOT_ASKED
-        return authorized_operations(call.access, ResourceType.GROUP, group_id)
+        is_asked = request.include_authorized_operations
+        return operations_if_asked(is_asked, call.access, ResourceType.GROUP, group_id)
 
-    return ConsumerGroupDescribeResponse(
-        throttle_time=NO_THROTTLE,
-        groups=tuple(
-            [
-                _told(await _described(broker, group_id), operations(group_id))
-                for group_id in request.group_ids
-            ]
-        ),
-    )
+    groups = [
+        _response(await _described(broker, group_id), operations(group_id))
+        for group_id in request.group_ids
+    ]
+    return ConsumerGroupDescribeResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
 
 
 async def _described(broker: Broker, group_id: str) -> DescribedConsumerGroup:
@@ -56,7 +50,7 @@ async def _described(broker: Broker, group_id: str) -> DescribedConsumerGroup:
         return DescribedConsumerGroup(group_id, e.code, e.message)
 
 
-def _told(group: DescribedConsumerGroup, operations: int) -> DescribedGroup:
+def _response(group: DescribedConsumerGroup, operations: int) -> DescribedGroup:
     return DescribedGroup(
         error_code=group.error,
         error_message=group.error_message,

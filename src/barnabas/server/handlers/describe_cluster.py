@@ -7,8 +7,7 @@ from kio.schema.describe_cluster.v1.response import DescribeClusterBroker, Descr
 
 from barnabas.base.errors import ErrorCode
 from barnabas.server.broker import Broker
-from barnabas.server.requests import authorized
-from barnabas.server.requests.access import cluster_operations
+from barnabas.server.requests.access import NOT_ASKED, cluster_operations
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
@@ -31,7 +30,7 @@ def handle(broker: Broker, request: DescribeClusterRequest, call: Call) -> Descr
         ),
         cluster_authorized_operations=cluster_operations(call.access)
         if request.include_cluster_authorized_operations
-        else authorized.NOT_ASKED,
+        else NOT_ASKED,
     )
 
 

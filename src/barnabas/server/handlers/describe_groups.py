@@ -16,8 +16,7 @@ from barnabas.coordinator.result import CoordinatorResult
 from barnabas.groups.classic import classic_messages
 from barnabas.security.acls import ResourceType
 from barnabas.server.broker import Broker
-from barnabas.server.requests import authorized
-from barnabas.server.requests.access import authorized_operations
+from barnabas.server.requests.access import operations_if_asked
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
@@ -26,19 +25,14 @@ async def handle(
     broker: Broker, request: DescribeGroupsRequest, call: Call
 ) -> DescribeGroupsResponse:
     def operations(group_id: str) -> int:
-        if not request.include_authorized_operations:
-            return authorized.NOT_ASKED
-        return authorized_operations(call.access, ResourceType.GROUP, group_id)
+        is_asked = request.include_authorized_operations
+        return operations_if_asked(is_asked, call.access, ResourceType.GROUP, group_id)
 
-    return DescribeGroupsResponse(
-        throttle_time=NO_THROTTLE,
-        groups=tuple(
-            [
-                _told(await _described(broker, group_id), operations(group_id))
-                for group_id in request.groups
-            ]
-        ),
-    )
+    groups = [
+        _response(await _described(broker, group_id), operations(group_id))
+        for group_id in request.groups
+    ]
+    return DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
 
 
 async def _described(broker: Broker, group_id: str) -> classic_messages.DescribedGroup:
@@ -50,7 +44,7 @@ async def _described(broker: Broker, group_id: str) -> classic_messages.Describe
         return classic_messages.DescribedGroup(group_id, state="", error=e.code)
 
 
-def _told(group: classic_messages.DescribedGroup, operations: int) -> DescribedGroup:
+def _response(group: classic_messages.DescribedGroup, operations: int) -> DescribedGroup:
     return DescribedGroup(
         error_code=group.error,
         group_id=group.group_id,

@@ -20,8 +20,7 @@ from barnabas.server.cluster.metadata_cache import (
     is_internal,
 )
 from barnabas.server.cluster.topic_names import check_topic_name
-from barnabas.server.requests import authorized
-from barnabas.server.requests.access import authorized_operations
+from barnabas.server.requests.access import NOT_ASKED, authorized_operations
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
@@ -111,7 +110,7 @@ def _failed(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
         topic_id=None,
         is_internal=is_internal(name),
         partitions=(),
-        topic_authorized_operations=authorized.NOT_ASKED,
+        topic_authorized_operations=NOT_ASKED,
     )
 
 

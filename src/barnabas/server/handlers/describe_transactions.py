@@ -1,6 +1,7 @@
 """DescribeTransactions (65): the state of transactional ids that this broker coordinates."""
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.ids import by_topic
 from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
 from barnabas.server.requests.access import Access
@@ -49,12 +50,9 @@ async def _describe(broker: Broker, transactional_id: str, access: Access) -> Tr
 
 def _topics(metadata: TransactionMetadata, access: Access) -> tuple[TopicData, ...]:
     """The partitions; of a transaction that ends, those that have no marker yet."""
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(metadata.partitions):
-        topics.setdefault(topic, []).append(partition)
     return tuple(
         TopicData(topic=topic, partitions=tuple(indexes))
-        for topic, indexes in topics.items()
+        for topic, indexes in by_topic(sorted(metadata.partitions)).items()
         if access.may(Operation.DESCRIBE, ResourceType.TOPIC, topic, log_if_denied=False)
     )
 

@@ -1,7 +1,5 @@
 """IncrementalAlterConfigs (44): sets, deletes, appends to and subtracts from single properties."""
 
-from collections import Counter
-
 from kio.schema.incremental_alter_configs.v1.request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
@@ -12,11 +10,10 @@ from kio.schema.incremental_alter_configs.v1.response import (
 )
 
 from barnabas.base.errors import BrokerError, ErrorCode
-from barnabas.security.acls import Operation as Acl
 from barnabas.server.broker import Broker
-from barnabas.server.cluster.config_admin import Resource, check_once, check_values
+from barnabas.server.cluster.config_admin import Resource, check_values
 from barnabas.server.cluster.config_alterations import Alteration, Operation
-from barnabas.server.requests.config_access import check_config
+from barnabas.server.requests.config_requests import alter_each
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
@@ -24,45 +21,21 @@ from barnabas.wire.schema import NO_THROTTLE
 async def handle(
     broker: Broker, request: IncrementalAlterConfigsRequest, call: Call
 ) -> IncrementalAlterConfigsResponse:
-    named = Counter((r.resource_type, r.resource_name) for r in request.resources)
-    validate_only = request.validate_only
-    return IncrementalAlterConfigsResponse(
-        throttle_time=NO_THROTTLE,
-        responses=tuple(
-            [
-                await _alter(
-                    broker, r, named[r.resource_type, r.resource_name], validate_only, call
-                )
-                for r in request.resources
-            ]
-        ),
-    )
-
-
-async def _alter(
-    broker: Broker, wanted: AlterConfigsResource, times_named: int, validate_only: bool, call: Call
-) -> AlterConfigsResourceResponse:
-    code, message = ErrorCode.none, None
-    try:
-        check_config(call.access, Acl.ALTER_CONFIGS, wanted.resource_type, wanted.resource_name)
-        check_once(times_named, wanted.configs)
+    async def alter(resource: Resource, sent: AlterConfigsResource) -> None:
         check_values(
             config.name
-            for config in wanted.configs
+            for config in sent.configs
             if config.value is None and config.config_operation != Operation.DELETE
         )
         await broker.config_admin.alter(
-            Resource(wanted.resource_type, wanted.resource_name),
-            [_alteration(c.name, c.config_operation, c.value) for c in wanted.configs],
-            validate_only=validate_only,
+            resource,
+            [_alteration(c.name, c.config_operation, c.value) for c in sent.configs],
+            validate_only=request.validate_only,
         )
-    except BrokerError as e:
-        code, message = e.code, str(e)
-    return AlterConfigsResourceResponse(
-        error_code=code,
-        error_message=message,
-        resource_type=wanted.resource_type,
-        resource_name=wanted.resource_name,
+
+    return IncrementalAlterConfigsResponse(
+        throttle_time=NO_THROTTLE,
+        responses=await alter_each(request.resources, alter, AlterConfigsResourceResponse, call),
     )
 
 

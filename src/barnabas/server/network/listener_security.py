@@ -16,7 +16,6 @@ from barnabas.security.scram_credentials import ScramCredentials
 from barnabas.security.token_cache import TokenCache
 from barnabas.server.network.connection_ports import Authentication, Serve
 from barnabas.server.network.sasl_authenticator import (
-    AuthenticationStatistics,
     SaslAuthenticator,
     SaslPorts,
 )
@@ -53,7 +52,6 @@ class ListenerSecurities:
         """Raises ConfigError."""
         self.credentials = ScramCredentials()
         self.tokens = TokenCache(_token_key(config), random)
-        self.statistics = AuthenticationStatistics()
         self.jwks: list[JwksSource] = []
         self._tls: dict[str, TlsListener] = {}
         self._sasl: dict[str, SaslListener] = {}
@@ -67,7 +65,6 @@ class ListenerSecurities:
             config.int("socket.request.max.bytes"),
             config.int("connection.failed.authentication.delay.ms") / 1000,
             self.handshake_timeout_s,
-            self.statistics,
         )
         for listener in config.listeners():
             self._add(listener, config)

@@ -7,7 +7,7 @@ again, or when the session is over (KIP-368).
 
 import asyncio
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -43,16 +43,6 @@ class IllegalSaslState(BarnabasError):
     """The client may not send this frame now; the connection closes."""
 
 
-@dataclass(slots=True)
-class AuthenticationStatistics:
-    """Over all listeners."""
-
-    successful: int = 0
-    failed: int = 0
-    reauthenticated: int = 0
-    expired: int = 0  # connections that were closed since their session was over
-
-
 @dataclass(frozen=True, slots=True)
 class SaslPorts:
     """The parts and limits that all authentications share."""
@@ -65,7 +55,6 @@ class SaslPorts:
     max_request_bytes: int
     failed_delay_s: float
     timeout_s: float
-    statistics: AuthenticationStatistics = field(default_factory=AuthenticationStatistics)
 
 
 class SaslAuthenticator:
@@ -114,7 +103,6 @@ class SaslAuthenticator:
         self._state = NEXT[self._state][event]
 
     def _late(self, connection: "Connection") -> None:
-        self._ports.statistics.failed += 1
         connection.close_stranger(
             f"not authenticated within {self._ports.timeout_s:g} s,"
             " barnabas.authentication.timeout.ms"
@@ -139,14 +127,12 @@ class SaslAuthenticator:
             sent = read_as_sent(ApiKey.SASL_HANDSHAKE, version, frame[position:])
             return self._handshake(sent.mechanism, version, correlation_id, connection)
         if self._state is S.EXPIRED:
-            self._ports.statistics.expired += 1
             raise IllegalSaslState("the session is over, connections.max.reauth.ms")
         if key == ApiKey.SASL_AUTHENTICATE:
             return self._refuse_early(version, correlation_id, connection)
         raise self._illegal(key, "handshake")
 
     def _illegal(self, key: int, phase: str) -> IllegalSaslState:
-        self._ports.statistics.failed += 1
         if self._state is not S.FAILED:
             self._on(E.REFUSED)
         name = ApiKey(key).name if key in set(ApiKey) else str(key)
@@ -250,11 +236,6 @@ class SaslAuthenticator:
     def _accept(
         self, principal: Principal, expires_ms: int | None, connection: "Connection"
     ) -> int:
-        statistics = self._ports.statistics
-        if self._before is None:
-            statistics.successful += 1
-        else:
-            statistics.reauthenticated += 1
         self.end()
         self._on(E.ACCEPTED)
         self._before = (self._mechanism, principal)
@@ -303,7 +284,6 @@ class SaslAuthenticator:
         """Answer and close, after a delay that makes guessing slow."""
         if self._state is not S.FAILED:
             self._on(E.REFUSED)
-        self._ports.statistics.failed += 1
         connection.log_once(
             "authentication failed peer=%s listener=%s mechanism=%s why=%s",
             connection.peer,

@@ -21,6 +21,9 @@ REFUSED: Final = {
     ResourceType.USER: ErrorCode.delegation_token_authorization_failed,
 }
 
+# The bit field of authorized operations in a response to a client that did not ask for it.
+NOT_ASKED: Final = -(2**31)
+
 
 class Access(Protocol):
     """The rights of the client of a request."""
@@ -99,6 +102,11 @@ def authorized_operations(access: Access, type_: ResourceType, name: str = CLUST
         for operation in SUPPORTED[type_]
         if access.may(operation, type_, name, log_if_allowed=False, log_if_denied=False)
     )
+
+
+def operations_if_asked(is_asked: bool, access: Access, type_: ResourceType, name: str) -> int:
+    """The same, for a client that may have left it out."""
+    return authorized_operations(access, type_, name) if is_asked else NOT_ASKED
 
 
 def cluster_operations(access: Access) -> int:

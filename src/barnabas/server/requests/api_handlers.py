@@ -87,7 +87,7 @@ def _module_of(key: ApiKey, version: int | None = None) -> str:
 # All that is not loaded before a broker is ready.
 LATE_MODULES: Final = (
     *map(_module_of, LOADED_WHEN_ASKED),
-    # What the last of them needs, in steps that hold the loop for a shorter time.
+    # The last of them needs these; step by step they hold the loop for a shorter time.
     "barnabas.groups.classic.classic_turn",
     "barnabas.groups.consumer.consumer_groups",
     "barnabas.groups.shard",

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.failures import FailureChannel
-from barnabas.base.ids import BrokerId, TopicPartition
+from barnabas.base.ids import BrokerId, TopicPartition, by_topic
 from barnabas.client.connection import AsyncConnection
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.server.cluster.metadata_cache import MetadataCache
@@ -195,7 +195,7 @@ def _request(batch: list[_Queued]) -> Message:
                 transaction_result=marker.is_commit,
                 topics=tuple(
                     WritableTxnMarkerTopic(name=name, partition_indexes=tuple(indexes))
-                    for name, indexes in _by_topic(partitions).items()
+                    for name, indexes in by_topic(sorted(partitions)).items()
                 ),
                 coordinator_epoch=marker.coordinator_epoch,
                 transaction_version=marker.transaction_version,
@@ -203,13 +203,6 @@ def _request(batch: list[_Queued]) -> Message:
             for marker, partitions, _ in batch
         )
     )
-
-
-def _by_topic(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        topics.setdefault(topic, []).append(partition)
-    return topics
 
 
 def _results(response: Message) -> dict[tuple[int, TopicPartition], ErrorCode]:

@@ -23,7 +23,7 @@ from barnabas.server.cluster.producer_ids import ProducerIds
 from barnabas.server.cluster.topic_admin import Topics
 from barnabas.server.cluster.topic_creation import NewTopic
 from barnabas.server.coordinators.coordinator_finder import CoordinatorFinder
-from barnabas.server.coordinators.internal_topics import awaits_brokers
+from barnabas.server.coordinators.internal_topics import check_brokers
 from barnabas.server.transactions.marker_channels import Marker, MarkerChannels
 from barnabas.server.transactions.marker_targets import (
     MarkerOutcome,
@@ -155,9 +155,7 @@ class TransactionCoordinator:
         """
         config, brokers = self._configs.broker, len(self._metadata.brokers)
         up_s = asyncio.get_running_loop().time() - self._started_s
-        if awaits_brokers(config, REPLICATION_FACTOR, brokers, up_s):
-            why = f"{TRANSACTION_TOPIC} is created when more brokers joined, or soon without them"
-            raise BrokerError(ErrorCode.coordinator_not_available, why)
+        check_brokers(TRANSACTION_TOPIC, config, REPLICATION_FACTOR, brokers, up_s)
         return new_transaction_topic(config, brokers)
 
     async def init(self, request: InitProducer) -> ProducerReply:

@@ -2,11 +2,11 @@
 
 import asyncio
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from barnabas.base.errors import ErrorCode, PeerGone
-from barnabas.base.ids import TopicPartition
+from barnabas.base.ids import TopicPartition, by_topic
 from barnabas.base.randomness import Random
 from barnabas.client.async_client import AsyncClient
 from barnabas.client.connection import AsyncConnection
@@ -158,3 +158,17 @@ def partitions(connections: Connections) -> list[TopicPartition]:
         for topic in topics(connections)
         for partition in sorted(known[topic])
     ]
+
+
+def topics_to_commit(offsets: Mapping[TopicPartition, int]) -> tuple[Any, ...]:
+    """The topics of a request that commits offsets."""
+    return tuple(
+        fields(
+            name=topic,
+            partitions=tuple(
+                fields(partition_index=n, committed_offset=offsets[TopicPartition(topic, n)])
+                for n in numbers
+            ),
+        )
+        for topic, numbers in by_topic(offsets).items()
+    )

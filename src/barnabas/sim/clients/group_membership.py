@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError, ErrorCode, PeerGone
-from barnabas.base.ids import TopicPartition
+from barnabas.base.ids import TopicPartition, by_topic
 from barnabas.base.randomness import Random
 from barnabas.client.metadata import fields
 from barnabas.client.retries import Address
@@ -21,7 +21,7 @@ from barnabas.sim.checkers.history import (
     Recall,
     Recalled,
 )
-from barnabas.sim.clients.client_connections import Connections
+from barnabas.sim.clients.client_connections import Connections, topics_to_commit
 from barnabas.wire.apis import ApiKey
 
 ANSWERS_WITHIN_S: Final = 8.0
@@ -76,8 +76,8 @@ class Membership:
         owned = self._owned().partitions if wanted is None else wanted
         operation = self._history.begin(self.connections.name, Recall(self.group, owned))
         topics = tuple(
-            fields(name=topic, partition_indexes=tuple(p for t, p in owned if t == topic))
-            for topic in dict.fromkeys(at.topic for at in owned)
+            fields(name=topic, partition_indexes=tuple(numbers))
+            for topic, numbers in by_topic(owned).items()
         )
         try:
             answer = await self._ask(
@@ -106,24 +106,13 @@ class Membership:
         owned = self._owned()
         asked = Commit(self.group, owned.member, owned.generation, tuple(offsets.items()))
         operation = self._history.begin(self.connections.name, asked)
-        topics = tuple(
-            fields(
-                name=topic,
-                partitions=tuple(
-                    fields(partition_index=at.partition, committed_offset=offset)
-                    for at, offset in offsets.items()
-                    if at.topic == topic
-                ),
-            )
-            for topic in dict.fromkeys(at.topic for at in offsets)
-        )
         try:
             answer = await self._ask(
                 ApiKey.OFFSET_COMMIT,
                 group_id=self.group,
                 generation_id_or_member_epoch=owned.generation,
                 member_id=owned.member,
-                topics=topics,
+                topics=topics_to_commit(offsets),
             )
         except MustJoin as must:
             self._history.end(operation, OperationOutcome.UNKNOWN, why=str(must))

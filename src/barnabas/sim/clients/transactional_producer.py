@@ -31,7 +31,7 @@ from barnabas.sim.checkers.transaction_operations import (
     TransactionalCommit,
     TransactionalSend,
 )
-from barnabas.sim.clients.client_connections import REQUEST_S, Connections
+from barnabas.sim.clients.client_connections import REQUEST_S, Connections, topics_to_commit
 from barnabas.sim.clients.producer_client import EPOCH_MS, PRODUCE_TIMEOUT_MS
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.records.records import Record, build_batch
@@ -164,7 +164,7 @@ class TransactionalProducer:
                 GROUP,
                 group,
                 ApiKey.TXN_OFFSET_COMMIT,
-                fields(**own, group_id=group, topics=_topics(offsets)),
+                fields(**own, group_id=group, topics=topics_to_commit(offsets)),
                 min(_OFFSETS[self._version], NEWEST[ApiKey.TXN_OFFSET_COMMIT]),
             )
         except StepFailed as failed:
@@ -324,17 +324,3 @@ def worst_error(answer: Any) -> ErrorCode:
                 if found is not _E.none:
                     return found
     return _E.none
-
-
-def _topics(offsets: Mapping[TopicPartition, int]) -> tuple[Any, ...]:
-    return tuple(
-        fields(
-            name=topic,
-            partitions=tuple(
-                fields(partition_index=at.partition, committed_offset=offset)
-                for at, offset in offsets.items()
-                if at.topic == topic
-            ),
-        )
-        for topic in dict.fromkeys(at.topic for at in offsets)
-    )

@@ -70,7 +70,7 @@ async def _deposed_unheard(world: SimWorld, random: Random) -> bool:
     at, old = seen.topic_partition, world.machines[seen.state.leader]
     others = [machine.broker_id for machine in other_machines(world, old)]
     random.shuffle(others)
-    world.trace.add("ordeal", f"{at} is moved away from {old.name}, which does not hear of it")
+    world.trace.add("ordeal", f"{at} is moved away from {old.name}, which is cut off")
     world.network.cut(f"broker-{controller}", old.name, both=False)
     await _administer(world, lambda admin: admin.reassign(at, tuple(others)))
     if await comes(lambda: leader_of(world, at) not in (-1, old.broker_id)):

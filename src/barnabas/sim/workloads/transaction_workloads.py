@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Final
 
 from barnabas.base.errors import ErrorCode, PeerGone
-from barnabas.base.ids import TopicPartition
+from barnabas.base.ids import TopicPartition, by_topic
 from barnabas.base.randomness import Random
 from barnabas.client.metadata import fields
 from barnabas.client.retries import Address
@@ -233,10 +233,10 @@ async def committed_offsets(
     connections: Connections, group: str, wanted: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int] | None:
     """The stable committed offsets of a group, 0 where there is none; None if it must wait."""
-    numbers: dict[str, list[int]] = {}
-    for at in wanted:
-        numbers.setdefault(at.topic, []).append(at.partition)
-    topics = tuple(fields(name=name, partition_indexes=tuple(n)) for name, n in numbers.items())
+    topics = tuple(
+        fields(name=name, partition_indexes=tuple(numbers))
+        for name, numbers in by_topic(wanted).items()
+    )
     try:
         answer = await connections.ask_any(
             ApiKey.FIND_COORDINATOR, key_type=GROUP, coordinator_keys=(group,)

@@ -71,7 +71,7 @@ class SeedSettings:
     has_transactions: bool = False
     # 0: as in Kafka 3.9. 2: an epoch for each transaction, against requests that come late.
     transaction_version: int = 2
-    # Whether the process that takes over from a copier has a transactional id of its own (KIP-447).
+    # True if the process that takes over from a copier has a transactional id of its own (KIP-447).
     hands_over: bool = False
     is_light: bool = False  # only clients with transactions
     brokers: int = 3

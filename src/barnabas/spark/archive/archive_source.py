@@ -95,7 +95,7 @@ def _is_transient(future: Any) -> bool:
     try:
         error = future.exception(_ANSWERED_WITHIN_S)
     except TimeoutError:
-        return False  # whoever waits for the result reports it
+        return False  # reported where the result is waited for
     return isinstance(error, KafkaException) and error.args[0].name() in _TRANSIENT
 
 

@@ -46,9 +46,9 @@ class TableLog(Protocol):
     name: str
     # Where data files are, below the table's directory.
     data_prefix: str
-    # Whether files contain their partition columns.
+    # True if files contain their partition columns.
     keeps_partition_columns: bool
-    # Whether earlier versions can still be read, with files that the newest one has no more.
+    # True if earlier versions can still be read, with files that the newest one has no more.
     has_snapshots: bool
 
     def load(self) -> TableSnapshot | None:

@@ -174,7 +174,7 @@ _DECOMPRESS_INTO: Final[Mapping[int, DecompressInto]] = {
 }
 
 
-# What a producer sends
+# Data of producers
 
 
 def decompress_produced(codec: int, data: memoryview, max_size: int) -> memoryview:
