@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 	console-test dist dist-test docs lock-release clean
 
 help:           ## list the targets
-	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
+	@awk -F ':.*## *' '/^[a-z-]+:.*##/ { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP)  ## create .venv from the lock file
 

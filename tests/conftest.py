@@ -17,6 +17,7 @@ from tests.support.broker import BrokerProcess
 pytest_plugins = [
     "tests.support.examples",
     "tests.support.missing_tools",
+    "tests.support.other_systems",
     "tests.support.spreading",
     "tests.support.zookeeper",
 ]

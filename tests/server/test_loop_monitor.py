@@ -1,7 +1,10 @@
 """The loop monitor: each long turn of the loop is counted, and the log says what ran."""
 
 import asyncio
+import errno
 import logging
+import os
+import threading
 from functools import partial
 from pathlib import Path
 from time import thread_time
@@ -9,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.server.metrics.loop_monitor import LoopMonitor
+from barnabas.server.metrics import loop_monitor
+from barnabas.server.metrics.loop_monitor import LoopMonitor, Running, running_on
 from barnabas.server.requests.dispatch import Dispatch
 from tests.server.raw import Insight, api_versions, on_uvloop, until, with_broker
 
@@ -88,6 +92,21 @@ def test_a_turn_that_only_waited_for_the_machine_is_counted_but_no_warning(
     caplog.set_level(logging.DEBUG, "barnabas.loop")
     monitor.on_long_turn(500_000_000, 0)
     assert "cpu_ms=0" in lines(caplog)[-1]
+
+
+def test_the_function_is_unknown_while_no_file_can_be_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def looked() -> Running:
+        return running_on(asyncio.get_running_loop(), threading.get_ident())
+
+    assert on_uvloop(looked()).function != "-"
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(loop_monitor, "_memory_file", refuse)
+    assert on_uvloop(looked()).function == "-"
 
 
 def test_a_request_that_holds_the_loop_is_named_by_its_function(

@@ -41,6 +41,22 @@ def test_a_topic_that_would_delete_archived_records_is_refused_with_a_remedy(
     assert ended.err.count("\n") == 1
 
 
+def test_a_topic_with_a_limited_size_is_refused_with_a_remedy(
+    served: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    (tmp_path / "0").touch()
+    ArchiveDirectory(str(tmp_path)).commit(manifest((0, 10)))
+    create_topic(served.bootstrap, topic, retention_ms="-1", retention_bytes="9")
+    ended = barnabas(
+        *("pipeline", "replay", "orders", "--from", tmp_path, "--to", topic),
+        *("-b", served.bootstrap),
+    )
+    assert ended.code == 1
+    assert f"topic {topic} has retention.bytes=9, which may delete records before" in ended.err
+    assert f"`barnabas configs alter --topic {topic} --set retention.bytes=-1`" in ended.err
+    assert ended.err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("policy", "retention_ms", "oldest_ms"),
     [
@@ -53,13 +69,17 @@ def test_a_topic_that_would_delete_archived_records_is_refused_with_a_remedy(
 def test_a_topic_that_keeps_all_archived_records_is_taken(
     policy: str, retention_ms: int, oldest_ms: int | None
 ) -> None:
-    configs = {"retention.ms": str(retention_ms), "cleanup.policy": policy}
+    configs = {
+        "retention.ms": str(retention_ms),
+        "retention.bytes": "9" if policy == "compact" else "-1",
+        "cleanup.policy": policy,
+    }
     check_retention("copy", configs, oldest_ms, 2 * DAY_MS)
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
 def test_a_topic_that_deletes_by_time_is_refused_for_older_records(policy: str) -> None:
-    configs = {"retention.ms": str(DAY_MS), "cleanup.policy": policy}
+    configs = {"retention.ms": str(DAY_MS), "retention.bytes": "-1", "cleanup.policy": policy}
     with pytest.raises(CommandFailed, match=r"deletes records before 1970-01-02T00:00:00\.000Z"):
         check_retention("copy", configs, DAY_MS - 1, 2 * DAY_MS)
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Final
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ports import bind_and_close
@@ -33,6 +34,8 @@ _LATER_S = 2.0
 # The longest that a start runs without the garbage collector.
 _COLLECTS_WITHIN_S = 10.0
 _PAUSE_S = 0.05
+# The number of open files that every macOS grants; a process begins with 256 there.
+_OPEN_MAX: Final = 10_240
 STOPPED = 0
 FAILED = 1
 
@@ -157,9 +160,13 @@ def _refuse_what_is_not_served(properties: Mapping[str, str]) -> None:
 def _raise_open_files_limit() -> None:
     """Raise the open files limit to its maximum: an active partition needs three files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(ValueError, OSError):  # macOS refuses "unlimited"
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if soft == hard:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (ValueError, OSError):  # macOS reports "unlimited" and refuses it
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(_OPEN_MAX, hard)), hard))
 
 
 def _check_ports(config: BrokerConfig) -> None:

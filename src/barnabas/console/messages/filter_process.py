@@ -83,7 +83,8 @@ class FilterProcess:
 
 
 def main(kind: str, text: str) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    if sys.platform != "darwin":  # macOS does not limit memory so
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     keeps = compile_filter(kind, text)
     print("[]", flush=True)
     for line in sys.stdin:

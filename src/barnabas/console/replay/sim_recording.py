@@ -93,6 +93,7 @@ def thinned(messages: list[list[Any]]) -> list[list[Any]]:
 
 
 if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    if sys.platform != "darwin":  # macOS does not limit memory so
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (_PROCESSOR_S, _PROCESSOR_S))
     json.dump(record(int(sys.argv[1]), float(sys.argv[2])), sys.stdout, separators=(",", ":"))

@@ -8,11 +8,12 @@ ticks: if one is overdue it looks which function runs on the loop. Requests pay 
 import asyncio
 import faulthandler
 import logging
+import os
 import re
 import tempfile
 import threading
 import time
-from typing import Final, NamedTuple
+from typing import IO, Final, NamedTuple
 
 from barnabas.base.clock import Stopwatch, machine_stopwatch
 from barnabas.server.metrics.request_statistics import Times
@@ -124,16 +125,26 @@ def running_on(loop: asyncio.AbstractEventLoop, thread: int) -> Running:
 def _stack(thread: int) -> list[tuple[str, str, str]]:
     """The files, lines and functions on a thread's stack, from the innermost on.
 
-    faulthandler reads it without a step of Python in between. To walk over the frame objects of a
-    thread that goes on meanwhile once ended the process: CPython 3.11 followed a frame that was
-    gone.
+    faulthandler reads it in one step, with the interpreter's lock held, so no other thread runs
+    meanwhile. To walk over the frame objects of a thread that goes on between two steps once ended
+    the process: CPython 3.11 followed a frame that was gone. Returns nothing where no file can be
+    opened.
     """
-    with tempfile.TemporaryFile() as file:
-        faulthandler.dump_traceback(file)
-        file.seek(0)
-        threads = file.read().decode(errors="replace").split("\n\n")
+    try:
+        with _memory_file() as file:
+            faulthandler.dump_traceback(file)
+            file.seek(0)
+            threads = file.read().decode(errors="replace").split("\n\n")
+    except OSError:
+        return []
     wanted = f"hread 0x{thread:016x} "
     return [found for each in threads if wanted in each for found in _FRAME.findall(each)]
+
+
+def _memory_file() -> IO[bytes]:
+    """A file to write to while all threads wait: on Linux none that a disk could delay."""
+    create = getattr(os, "memfd_create", None)
+    return tempfile.TemporaryFile() if create is None else open(create("stacks"), "w+b")
 
 
 def _function(stack: list[tuple[str, str, str]]) -> str:

@@ -76,8 +76,8 @@ def replay(
     """Write archived records to a topic, with their keys, headers, timestamps and partitions.
 
     Run the same command again to resume, or to replay records that the archive got since. No other
-    producer may write to the topic meanwhile. A missing topic is created, with unlimited retention
-    time; one whose retention time would delete the records is refused.
+    producer may write to the topic meanwhile. A missing topic is created, with unlimited retention;
+    one whose retention would delete the records is refused.
 
     \b
     Examples:

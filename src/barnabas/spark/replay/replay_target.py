@@ -16,14 +16,18 @@ def ensure_target(
 ) -> str:
     """Return the id of the target topic; create it if it does not exist.
 
-    Raises  CommandFailed if it has too few partitions, uses LogAppendTime, has a retention time
-            that deletes records of the selection, or is the archived topic itself
+    Raises  CommandFailed if it has too few partitions, uses LogAppendTime, has a retention that
+            may delete records of the selection, or is the archived topic itself
     """
     archived = manifest.topics[selection.topic]
     client, metadata = cluster.admin()
     if target not in metadata.topics:
         # With limited retention old records would be deleted at once.
-        settings = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
+        settings = {
+            "message.timestamp.type": "CreateTime",
+            "retention.ms": "-1",
+            "retention.bytes": "-1",
+        }
         topic = admin.NewTopic(
             target,
             num_partitions=archived.partition_count,
@@ -59,11 +63,21 @@ def ensure_target(
 def check_retention(
     topic: str, configs: Mapping[str, str], oldest_ms: int | None, now_ms: int
 ) -> None:
-    """Raises CommandFailed if the retention time of the topic deletes records that old."""
-    retention_ms = int(configs["retention.ms"])
-    if retention_ms < 0 or oldest_ms is None or "delete" not in configs["cleanup.policy"]:
+    """Raises CommandFailed if the topic deletes records that old, or those beyond some size.
+
+    How large the records will be in its log is not known.
+    """
+    # A topic that is created here has the broker's policy; its retention is unlimited.
+    if oldest_ms is None or "delete" not in configs.get("cleanup.policy", "delete"):
         return
-    if now_ms - oldest_ms > retention_ms:
+    retention_bytes, retention_ms = int(configs["retention.bytes"]), int(configs["retention.ms"])
+    if retention_bytes >= 0:
+        raise CommandFailed(
+            f"topic {topic} has retention.bytes={retention_bytes}, which may delete records before"
+            f" all are replayed: run `barnabas configs alter --topic {topic} --set"
+            " retention.bytes=-1`, or name a topic with --to that does not exist"
+        )
+    if 0 <= retention_ms < now_ms - oldest_ms:
         raise CommandFailed(
             f"topic {topic} has retention.ms={retention_ms}, which deletes records before"
             f" {show_time(now_ms - retention_ms)}, and the archive has such records: run `barnabas"
