@@ -15,7 +15,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from barnabas.bench.clusters.bench_topics import delete_topic, log_end_offset
-from barnabas.bench.compare.client_driver import Driver, run
+from barnabas.bench.compare.client_driver import Driver, again_if_stuck, run
 from barnabas.bench.compare.client_members import Readers
 from barnabas.bench.compare.compare_cases import Case, CaseMetric, Effort, Turns
 from barnabas.bench.compare.compare_load import ClientLoad, new_topic, produce, topic
@@ -128,10 +128,14 @@ class Client:
         """MB/s of all members together, from the first message of any."""
         name = self.data.topic(site, BASE, effort)
         wanted = messages(BASE, effort, self.driver.name)
-        return (self._shared(site, name, wanted, GROUP)[0],)
+        rate, _ = again_if_stuck(self.driver, lambda: self._shared(site, name, wanted, GROUP))
+        return (rate,)
 
     def at_once(self, site: Site, effort: Effort) -> tuple[float, float]:
         """MB/s in, and out again by a consumer that waits for the first message."""
+        return again_if_stuck(self.driver, lambda: self._at_once(site, effort))
+
+    def _at_once(self, site: Site, effort: Effort) -> tuple[float, float]:
         wanted = messages(BASE, effort, self.driver.name)
         with topic(site, BASE.partitions) as name:
             out, into = self._shared(
