@@ -64,7 +64,7 @@ def compare(
         str,
         typer.Option(
             help="Measure with these clients and their defaults, each in a process: all, or some"
-            " of librdkafka, java, franz-go, kafkajs, aiokafka, kafka-python. The data takes 3 GB."
+            " of librdkafka, java, franz-go, kafkajs, aiokafka, kafka-python. The data takes 4 GB."
         ),
     ] = "",
     protocol: Annotated[
