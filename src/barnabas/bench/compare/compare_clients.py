@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from barnabas.bench.compare.compare_run import Comparison
     from barnabas.bench.compare.compare_show import Facts
 
-REPEAT: Final = 3
+REPEAT: Final = 6
 LATENCY_S: Final = 2.0
 IN_TURNS_S: Final = 2.0  # of each system in a round, with the start of the clients
 # So that every row has the six pairs that an interval needs, after three rounds.
