@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
@@ -143,3 +144,17 @@ else:
     assert found["a"] == 1
     assert found["cpu_s"] < 1.0
     assert len(driver.spun) == 1
+
+
+def test_a_group_of_which_one_spins_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_members, "SPINS_AFTER_S", 2.0)
+    driver = replace(program(READS), may_spin=True)
+    wanted = chain([31], repeat(30))
+
+    def together() -> int:
+        with Readers(driver, {}).running() as readers:
+            readers.start(1)
+            return readers.wait_for(next(wanted))[-1][1]
+
+    assert client_driver.again_if_stuck(driver, together) == 30
+    assert driver.spun

@@ -124,6 +124,13 @@ def test_a_turn_is_followed_by_another_as_long_as_that_would_end_in_time() -> No
     assert not effort.has_time([2.5])
 
 
+def test_a_turn_is_followed_by_another_whatever_its_time_unless_that_is_long() -> None:
+    effort = replace(EFFORT, load_s=4.0, least_turns=2)
+    assert effort.has_time([2.5])
+    assert not effort.has_time([2.5, 2.5])
+    assert not effort.has_time([13.0])
+
+
 def test_turns_alternate_until_both_systems_are_done(tmp_path: Path) -> None:
     order: list[str] = []
 

@@ -8,7 +8,13 @@ from contextlib import ExitStack, contextmanager
 from tempfile import TemporaryFile
 from typing import IO, Any, Final, Self
 
-from barnabas.bench.compare.client_driver import ClientFailed, Driver, answer
+from barnabas.bench.compare.client_driver import (
+    SPINS_AFTER_S,
+    ClientFailed,
+    ClientStuck,
+    Driver,
+    answer,
+)
 from barnabas.bench.compare.kafka_release import ENDING_WITH_US
 
 STOPS_WITHIN_S: Final = 30.0
@@ -58,14 +64,15 @@ class Readers:
 
     def wait_for(self, messages: int) -> list[tuple[float, int]]:
         """The progress until the members together had this many. Raises ClientFailed."""
+        most_s = SPINS_AFTER_S if self._driver.may_spin else STALLS_FOR_S
         with self._changed:
             while sum(member.messages for member in self._members) < messages:
                 had = [member.messages for member in self._members]
                 if any(member.has_ended for member in self._members):
                     self._members[0].stop()
                     raise ClientFailed(f"{self._driver.name} ended early: members had {had}")
-                if not self._changed.wait(STALLS_FOR_S):
-                    raise ClientFailed(f"{self._driver.name}: members had {had} of {messages}")
+                if not self._changed.wait(most_s):
+                    raise ClientStuck(f"{self._driver.name}: members had {had} of {messages}")
         return messages_at([member.progress for member in self._members])
 
 

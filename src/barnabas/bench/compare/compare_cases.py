@@ -38,6 +38,7 @@ SETTLED_S: Final = 6.0  # after which a broker has done what its start left for 
 COLD_TOPICS: Final = 3
 FULL_BYTES: Final = 200_000_000
 PREPARED_BYTES: Final = 16 * 1024
+MOST_TURN_S: Final = 6.0  # of one that is done twice in a round whatever its time
 WARM_SHARE: Final = 20.0  # brokers are warmed by a load for so many times `load_s` at most
 
 
@@ -45,7 +46,8 @@ WARM_SHARE: Final = 20.0  # brokers are warmed by a load for so many times `load
 class Effort:
     """The amount of work per figure, the rounds, and the total time (None: unlimited).
 
-    `load_s`: how long each system is written to, and read, in a round of a throughput case.
+    `load_s`: how long each system is written to, and read, in a round of a throughput case, but
+    for at least `least_turns` turns unless one takes longer than that.
     """
 
     repeat: int
@@ -54,17 +56,20 @@ class Effort:
     requests: int
     load_s: float
     minutes: float | None = None
+    least_turns: int = 1
 
     @property
     def share(self) -> float:
         return self.total_bytes / FULL_BYTES
 
     def has_time(self, took_s: Sequence[float]) -> bool:
-        """True if one more turn like the last ends in time; the first always runs.
+        """True if one more turn like the last ends in time; the first ones always run.
 
         So both systems get the same time, and the faster one does more turns.
         """
-        return not took_s or sum(took_s) + took_s[-1] <= self.load_s
+        if not took_s or sum(took_s) + took_s[-1] <= self.load_s:
+            return True
+        return len(took_s) < self.least_turns and took_s[-1] <= MOST_TURN_S
 
 
 # A measurement that yields to the other system after each of its turns: the figures of the turn,

@@ -1,5 +1,6 @@
 """`barnabas bench compare --clients`: the given clients, their cases and results."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
     from barnabas.bench.compare.compare_run import Comparison
     from barnabas.bench.compare.compare_show import Facts
 
-REPEAT: Final = 3
-LATENCY_S: Final = 4.0
-IN_TURNS_S: Final = 3.0  # of each system in a round, with the start of the clients
+REPEAT: Final = 6
+LATENCY_S: Final = 2.0
+IN_TURNS_S: Final = 2.0  # of each system in a round, with the start of the clients
+# So that every row has the six pairs that an interval needs, after three rounds.
+LEAST_TURNS: Final = 2
 WARMING_S: Final = 2.0
 QUICK_BYTES: Final = FULL_BYTES // 8
 
@@ -44,7 +47,7 @@ class ClientRun:
     def effort(self, quick: bool, repeat: int | None, minutes: float | None) -> Effort:
         if quick:
             return Effort(repeat or 1, QUICK_BYTES, 1.0, 0, 0.0, minutes)
-        return Effort(repeat or REPEAT, FULL_BYTES, LATENCY_S, 0, IN_TURNS_S, minutes)
+        return Effort(repeat or REPEAT, FULL_BYTES, LATENCY_S, 0, IN_TURNS_S, minutes, LEAST_TURNS)
 
     def find(self, console: "Console") -> dict[str, str]:
         """Fetch and build the clients, report those skipped, and return the facts of both.
@@ -84,6 +87,14 @@ class ClientRun:
         return write(found, {**facts, **self._measured_again()}, folder)
 
     def _measured_again(self) -> dict[str, str]:
-        spun = [f"{each.name} {len(each.spun)} times" for each in self._drivers if each.spun]
-        what = f"measured again, as the client spun for {SPINS_AFTER_S:.0f} s"
-        return {what: ", ".join(spun)} if spun else {}
+        stuck = [
+            f"{each.name} {len(each.spun)} times (CPU: {_in_seconds(each.spun)})"
+            for each in self._drivers
+            if each.spun
+        ]
+        what = f"measured again, as the client did not end within {SPINS_AFTER_S:.0f} s"
+        return {what: ", ".join(stuck)} if stuck else {}
+
+
+def _in_seconds(times: Sequence[float]) -> str:
+    return ", ".join(f"{each:.0f} s" for each in times)

@@ -35,6 +35,7 @@ LATE: Final = "an idle thread wakes late, p99.9"
 TOO_LATE_MS: Final = 3.0
 TELLS_OF_THE_MACHINE: Final = "That is much: p99.9 latencies will reflect the machine."
 MINUTES: Final = 40.0
+MINUTES_WITH_CLIENTS: Final = 26.0
 INTERRUPTED: Final = "Interrupted: the table shows the figures so far."
 TOO_SOON: Final = "Interrupted before the first round was done: no figures."
 ANSWERS_WITHIN_S: Final = 5.0
@@ -64,7 +65,7 @@ def compare(
         str,
         typer.Option(
             help="Measure with these clients and their defaults, each in a process: all, or some"
-            " of librdkafka, java, franz-go, kafkajs, aiokafka, kafka-python. The data takes 3 GB."
+            " of librdkafka, java, franz-go, kafkajs, aiokafka, kafka-python. The data takes 4 GB."
         ),
     ] = "",
     protocol: Annotated[
@@ -73,12 +74,14 @@ def compare(
     ] = "",
     full: Annotated[bool, typer.Option(help="All combinations of factors; takes hours.")] = False,
     quick: Annotated[bool, typer.Option(help="A short smoke run.")] = False,
-    repeat: Annotated[
-        int | None, typer.Option(min=1, help="Rounds per case; default: 6, or 3 with --clients.")
-    ] = None,
+    repeat: Annotated[int | None, typer.Option(min=1, help="Rounds per case; default: 6.")] = None,
     minutes: Annotated[
         float | None,
-        typer.Option(min=1, help="Time limit for starting rounds; default: 40, none with --full."),
+        typer.Option(
+            min=1,
+            help="Time limit for starting rounds; default: 40, 26 with --clients, none with"
+            " --full.",
+        ),
     ] = None,
     results: Annotated[
         Path | None,
@@ -119,7 +122,8 @@ def compare(
     if not console.is_terminal:
         console.width = WIDTH
     several = _several(clients)
-    minutes = minutes if minutes or full else MINUTES
+    if not (minutes or full):
+        minutes = MINUTES_WITH_CLIENTS if several else MINUTES
     effort = several.effort(quick, repeat, minutes) if several else _effort(quick, repeat, minutes)
     words = [word.strip().lower() for word in only.split(",") if word.strip()]
     chosen = partial(
