@@ -14,6 +14,7 @@ from barnabas.spark.archive import archive_run as archiving
 from barnabas.spark.archive.archive_checksum import checksum_column
 from barnabas.spark.archive.archive_files import ArchiveDirectory
 from barnabas.spark.archive.archive_manifest import Manifest
+from barnabas.spark.archive.archive_run import Archiver
 from tests.spark.commands import Ended, barnabas
 from tests.spark.conftest import Fill, create_topic, produce
 from tests.support.broker import BrokerProcess
@@ -92,6 +93,23 @@ def test_archiving_again_adds_what_is_new_and_only_that(
     assert sorted(int(row.value[1:]) for row in rows(spark, tmp_path / "archive")) == list(
         range(15)
     )
+
+
+def test_a_topic_that_grows_during_each_step_is_archived_up_to_now(
+    served: BrokerProcess, fill: Fill, archive: Archive, topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Not step after step without end."""
+    fill([record(n) for n in range(6)])
+    step = Archiver.step
+
+    def growing(self: Archiver, spark: SparkSession) -> Any:
+        found = step(self, spark)
+        produce(served.bootstrap, topic, [record(9)])
+        return found
+
+    monkeypatch.setattr(Archiver, "step", growing)
+    assert json.loads(archive("--step", 5).out)["records"] == 7
 
 
 def test_the_manifest_matches_the_log_and_the_files(

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # they are the
 from pyspark.sql import SparkSession
 
 from barnabas.base.ids import TopicPartition as Partition
+from barnabas.spark.mirror.mirror_copy import Mirror as Copier
 from barnabas.spark.mirror.mirror_groups import _translate as translate
 from barnabas.spark.mirror.mirror_state import MirrorState, OffsetSync, superfluous
 from barnabas.spark.side_topics import MIRROR_STATE
@@ -133,6 +134,22 @@ def test_a_run_that_dies_before_it_stores_its_progress_copies_nothing_twice(
     monkeypatch.undo()
     assert copied(mirror()) == 40
     assert rows(spark, other, topic) == rows(spark, served, topic)
+
+
+def test_a_topic_that_grows_during_each_step_is_copied_up_to_now(
+    served: BrokerProcess, topic: str, fill: Fill, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not step after step without end."""
+    fill([{"value": b"%d" % n} for n in range(6)])
+    step = Copier.step
+
+    def growing(self: Copier, spark: SparkSession) -> Any:
+        found = step(self, spark)
+        produce(served.bootstrap, topic, [{"value": b"more"}])
+        return found
+
+    monkeypatch.setattr(Copier, "step", growing)
+    assert copied(mirror("--step", "5")) == 7
 
 
 def test_a_group_is_at_the_same_record_in_the_copy(

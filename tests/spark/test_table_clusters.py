@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from confluent_kafka import Producer
 from deltalake import DeltaTable
 
 from barnabas.base.ports import free_port
@@ -117,11 +118,22 @@ def test_an_upserted_table_has_the_latest_of_each_key(
     assert [row["value"] for row in rows(format, table)] == [b"new"] * 10
 
 
+def fill_at_once(broker: BrokerProcess, topic: str, name: str) -> None:
+    """Fifty records, which one look of the command sees all or not at all."""
+    settings = {"bootstrap.servers": broker.bootstrap, "transactional.id": f"{topic}-{name}"}
+    producer = Producer(settings)
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for number in range(50):
+        producer.produce(topic, b"%d" % number)
+    producer.commit_transaction(60)
+
+
 def test_a_continuous_table_waits_for_more_records_than_its_max_lag(
     place: tuple[str, ...], served: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
-    create_topic(served.bootstrap, topic, 2)
-    fill(served, topic)
+    create_topic(served.bootstrap, topic)
+    fill_at_once(served, topic, "first")
     table = tmp_path / "table"
     options = ("table", topic, "--to", table, "--max-lag", 60, "--continuous", "--every", 0.5)
     process = command(tmp_path, served, *options, "--json", *place)
@@ -131,8 +143,8 @@ def test_a_continuous_table_waits_for_more_records_than_its_max_lag(
 
     try:
         until(lambda: process.poll() is not None or count() == 50, "rows", ENDED_WITHIN_S)
-        fill(served, topic, 50)  # not more than the lag that is allowed
-        fill(served, topic, 100)
+        fill_at_once(served, topic, "second")  # not more than the lag that is allowed
+        fill_at_once(served, topic, "third")
         until(lambda: process.poll() is not None or count() == 150, "rows", ENDED_WITHIN_S)
         # The last step may have been ended when all was written, before it was counted.
         assert ended(process)["records"] >= 50

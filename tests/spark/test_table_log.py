@@ -27,6 +27,7 @@ from barnabas.spark.table_log.table_log import (
     TableChange,
     TableLog,
     TableSnapshot,
+    load_table,
     open_log,
 )
 from barnabas.spark.table_log.table_state import CoveredPartition, TableDefinition, TableState
@@ -274,3 +275,9 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
         TableDirectory(str(tmp_path)).failures(),
     ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_directory_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    unreadable = tmp_path / ("n" * 300)
+    with pytest.raises(CommandFailed, match=f"^{unreadable}: File name too long$"):
+        load_table(TableDirectory(str(unreadable)))

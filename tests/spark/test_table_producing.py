@@ -23,6 +23,7 @@ __all__ = ["table", "view"]
 RECORDS: Final = 200_000
 PARTITIONS: Final = 4
 LOOKS: Final = 4
+STEP: Final = 150_000
 
 
 def value(number: int) -> bytes:
@@ -66,7 +67,7 @@ def test_view_and_log_agree_at_every_look_while_producers_go_on(
     seen = 0
     with producing(served.bootstrap, topic):
         for _ in range(LOOKS):
-            summary(table(format, "--step", 150_000))
+            summary(table(format, "--step", STEP))
             found = view().selectExpr("partition", "offset", checksum).cache()
             counts = found.groupBy("partition").agg({"offset": "max"}).collect()
             ends = {row[0]: row[1] + 1 for row in counts}

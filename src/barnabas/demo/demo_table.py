@@ -11,7 +11,7 @@ from barnabas.demo.demo_sales import ORDERS
 from barnabas.demo.shop import OPENING
 from barnabas.spark.pipeline_options import source_options
 from barnabas.spark.spark_errors import unless_late
-from barnabas.spark.table.table_audit import TableAudit, audit_table
+from barnabas.spark.table.table_audit import TableAudit, audit_table, find_comparable
 from barnabas.spark.table.table_run import TableSpec, TableWriter
 from barnabas.spark.table_log.table_directory import TableDirectory
 from barnabas.spark.table_log.table_log import open_log
@@ -49,11 +49,14 @@ def write_table(spark: "SparkSession", bootstrap: str, path: Path) -> DemoTable:
     log, wanted = open_log(directory, FORMAT), TableSpec(TableDefinition(ORDERS, values), options)
     with directory.locked():
         writer = TableWriter(cluster, directory, log, wanted)
-        while unless_late(lambda: writer.step(spark)) is not None:
+        while (step := unless_late(lambda: writer.step(spark))) is not None and step.left:
             pass
     snapshot = writer.snapshot
     assert snapshot is not None, "the topic has the opening message at least"
-    audit = unless_late(lambda: audit_table(spark, cluster, options, directory, log, snapshot))
+    both = find_comparable(cluster, snapshot)
+    audit = unless_late(
+        lambda: audit_table(spark, cluster, options, directory, log, snapshot, both)
+    )
     return read_table(path, audit)
 
 

@@ -62,7 +62,7 @@ class DataDirectory(Directory):
             self._fs.create_dir(self._base, recursive=True)
             lock = os.open(self._path(_LOCK), os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise CommandFailed(f"{self}: {error.strerror or error}") from None
+            raise CommandFailed(f"{self}: {_reason(error)}") from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -83,7 +83,7 @@ class DataDirectory(Directory):
         except BrokenPipeError:  # of the terminal
             raise
         except OSError as error:
-            raise CommandFailed(f"{self}: {error.strerror or error}") from None
+            raise CommandFailed(f"{self}: {_reason(error)}") from None
 
     def _data_files(self, below: str) -> list[tuple[str, int]]:
         fs: Any = import_module("pyarrow.fs")
@@ -95,3 +95,8 @@ class DataDirectory(Directory):
             if each.is_file and each.path.endswith(".parquet")
         ]
         return sorted(each for each in found if not each[0].startswith("_"))
+
+
+def _reason(error: OSError) -> str:
+    """In a few words, where Arrow says in a sentence what it did."""
+    return os.strerror(error.errno) if error.errno else str(error).splitlines()[0]

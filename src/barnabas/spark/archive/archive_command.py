@@ -115,6 +115,8 @@ class _ArchiveRun:
             show(PipelineProgress(self._records, step.left))
             self._archiver.manifest, merged = unless_late(lambda: compact(spark, self._folder))
             self._compacted += merged
+            if not step.left:  # otherwise a topic that always grows would keep it busy forever
+                break
 
     def summarize(self, json: bool) -> None:
         """Print the new records by partition, and the size of the archive."""

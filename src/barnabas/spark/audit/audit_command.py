@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from barnabas.cli.exit_codes import FAILED, CommandFailed, Misused
+from barnabas.cli.exit_codes import FAILED, Misused
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Properties, check_topics
 from barnabas.cli.show import counted, show_json
 from barnabas.spark.pipeline_options import Conf, Master, Remote, source_options, spark_place
@@ -107,21 +107,21 @@ def _audit_table(
 
     from barnabas.cli.client import ClusterClients
     from barnabas.spark.spark_errors import unless_late
-    from barnabas.spark.table.table_audit import audit_table
+    from barnabas.spark.table.table_audit import audit_table, find_comparable
     from barnabas.spark.table_log.table_directory import TableDirectory
-    from barnabas.spark.table_log.table_log import find_log
+    from barnabas.spark.table_log.table_log import load_table
 
     directory = TableDirectory(path)
-    log = find_log(directory)
-    snapshot = log.load()
-    if snapshot is None:
-        raise CommandFailed(f"{directory} has no commit yet")
+    log, snapshot = load_table(directory)
     options, cluster = source_options(bootstrap, properties), ClusterClients(bootstrap, properties)
+    comparable = find_comparable(cluster, snapshot)  # errors are reported before Spark starts
     with (
         Console(stderr=True).status(f"auditing {directory}"),
         spark_session("barnabas audit", place) as spark,
     ):
-        found = unless_late(lambda: audit_table(spark, cluster, options, directory, log, snapshot))
+        found = unless_late(
+            lambda: audit_table(spark, cluster, options, directory, log, snapshot, comparable)
+        )
     if json:
         show_json({"table": str(directory), **found._asdict()})
     else:

@@ -176,6 +176,8 @@ class _MirrorRun:
             attempts = 0
             self._records += step.records
             show(PipelineProgress(self._records, step.left))
+            if not step.left:  # otherwise a topic that always grows would keep it busy forever
+                break
         if self._groups is not None:
             self._translate(spark, copier, state, self._groups)
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive.archive_files import ArchiveDirectory
 from barnabas.spark.archive.archive_manifest import (
     ArchivedFile,
@@ -16,7 +15,7 @@ from barnabas.spark.source.value_columns import RECORD_COLUMNS, quoted
 from barnabas.spark.table.table_files import FileWriter
 from barnabas.spark.table_log.table_directory import TableDirectory
 from barnabas.spark.table_log.table_file import TableFile
-from barnabas.spark.table_log.table_log import find_log
+from barnabas.spark.table_log.table_log import load_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,12 +30,8 @@ class ReplayedTable(ArchiveDirectory):
         """Raises CommandFailed if there is no table."""
         super().__init__(place)
         self._directory = TableDirectory(place)
-        self._log = find_log(self._directory)
-        found = self._log.load()
-        if found is None:
-            raise CommandFailed(f"{place} has no commit yet")
-        self._snapshot = found
-        self._files = {file.path: file for file in self._log.files(found.version)}
+        self._log, self._snapshot = load_table(self._directory)
+        self._files = {file.path: file for file in self._log.files(self._snapshot.version)}
 
     def load(self, *, must_exist: bool = False) -> Manifest:
         """The table's topic, and its files with what their statistics say."""

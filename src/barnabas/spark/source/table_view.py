@@ -27,7 +27,7 @@ from barnabas.spark.source.source_options import EARLIEST, LATEST, Bound, Source
 from barnabas.spark.spark_cluster import SparkCluster
 from barnabas.spark.table_log.table_directory import TableDirectory
 from barnabas.spark.table_log.table_file import Bounds, TableFile, plain
-from barnabas.spark.table_log.table_log import TableLog, TableSnapshot, find_log
+from barnabas.spark.table_log.table_log import TableLog, TableSnapshot, load_table
 from barnabas.spark.user_errors import SparkFailure, WrongOption, without_traceback
 
 Offsets = dict[int, int]
@@ -62,12 +62,9 @@ def load_snapshot(path: str) -> tuple[TableDirectory, TableLog, TableSnapshot]:
     """The newest snapshot of the table at `path`. Raises WrongOption if there is none."""
     try:
         directory = TableDirectory(path)
-        log = find_log(directory)
-        snapshot = log.load()
+        log, snapshot = load_table(directory)
     except (CommandFailed, Misused) as failure:
         raise WrongOption(f"option table: {failure}") from None
-    if snapshot is None:
-        raise WrongOption(f"option table: {path} has no commit yet")
     if snapshot.state.definition.upsert:
         raise WrongOption(
             "option table: a table of the latest of each key has no view with its topic; read the"

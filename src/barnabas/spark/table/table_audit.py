@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.client import ClusterClients, admin, await_all
+from barnabas.cli.exit_codes import CommandFailed
 from barnabas.spark.archive.archive_source import PartitionRange, snapshot_topics
 from barnabas.spark.source.value_columns import TOMBSTONE, quoted
 from barnabas.spark.spark_errors import spark_failures
@@ -38,6 +39,13 @@ class TableAudit(NamedTuple):
     notes: list[str]
 
 
+class Comparable(NamedTuple):
+    """The offsets that both the table and the log have."""
+
+    ranges: list[PartitionRange]
+    notes: list[str]
+
+
 class Totals(NamedTuple):
     rows: int
     checksum: int
@@ -50,14 +58,14 @@ def audit_table(
     directory: TableDirectory,
     log: TableLog,
     snapshot: TableSnapshot,
+    comparable: Comparable,
 ) -> TableAudit:
     """Compare the table with its topic. Raises CommandFailed if one cannot be read."""
     from pyspark.sql.types import StructType
 
     definition, state = snapshot.state.definition, snapshot.state
     files = log.files(snapshot.version)
-    ranges, notes = _comparable(cluster, snapshot)
-    problems = []
+    ranges, notes, problems = comparable.ranges, list(comparable.notes), []
     if (found := total_rows(files)) != state.rows:
         problems.append(f"the files have {found:,} rows, but {state.rows:,} were committed")
     if not ranges or not files:
@@ -81,12 +89,15 @@ def audit_table(
     return TableAudit(found, sum(each.rows for each in in_log.values()), problems, notes)
 
 
-def _comparable(
-    cluster: ClusterClients, snapshot: TableSnapshot
-) -> tuple[list[PartitionRange], list[str]]:
-    """The offsets that both the table and the log have."""
-    topic = snapshot.state.definition.topic
+def find_comparable(cluster: ClusterClients, snapshot: TableSnapshot) -> Comparable:
+    """Raises CommandFailed if the topic is missing, or another one than the table's."""
+    topic, known = snapshot.state.definition.topic, snapshot.state.topic_id
     now = snapshot_topics(cluster, [topic])[topic]
+    if now.topic_id != known:
+        raise CommandFailed(
+            f"topic {topic} was deleted and recreated since the table was written (its id was"
+            f" {known}, now {now.topic_id}); there is no log to compare the table with"
+        )
     ranges, notes = [], []
     for number, each in sorted(snapshot.state.partitions.items()):
         bounds = now.bounds.get(number)
@@ -100,7 +111,7 @@ def _comparable(
             )
         if start < each.end:
             ranges.append(PartitionRange(TopicPartition(topic, number), start, each.end))
-    return ranges, notes
+    return Comparable(ranges, notes)
 
 
 def _is_compacted(cluster: ClusterClients, topic: str) -> bool:

@@ -223,28 +223,45 @@ class _TableRun:
         self.records = self._dead = self._merged = 0
 
     def write(self, spark: "SparkSession", every_s: float | None, max_lag: int) -> None:
-        """Write all new records; with `every_s` check again at that interval until Ctrl-C."""
+        """Write all new records; with `every_s` check again at that interval until Ctrl-C.
+
+        The first step is not retried: a mistake ends the command at once.
+        """
         with show_progress("writing") as show:
-            self._catch_up(spark, show)
-            retries = Retries(lambda: answers(spark))
-            while every_s is not None:
-                Event().wait(every_s)
+            is_behind = self._step(spark, show)
+            if every_s is None:
+                while is_behind:
+                    is_behind = self._step(spark, show)
+                return
+            retries, allowed = Retries(lambda: answers(spark)), 0
+            while True:
                 with retries:
-                    if self._lag() > max_lag:
-                        self._catch_up(spark, show)
+                    if self._lag() > allowed:
+                        while self._step(spark, show):
+                            pass
+                    allowed = max_lag
+                Event().wait(every_s)
 
     def _lag(self) -> int:
         return sum(each.size for each in self._writer.uncovered()[1])
 
-    def _catch_up(self, spark: "SparkSession", show: ShowProgress) -> None:
-        while (step := unless_late(lambda: self._writer.step(spark))) is not None:
-            self.records += step.records
-            self._dead += step.dead
-            show(PipelineProgress(self.records, step.left))
-            self._writer.is_unfinished = True
-            snapshot, merged = unless_late(lambda: self._upkeep.run(spark, self._writer.snapshot))
-            self._writer.snapshot, self._writer.is_unfinished = snapshot, False
-            self._merged += merged
+    def _step(self, spark: "SparkSession", show: ShowProgress) -> bool:
+        """Write the next step, with the upkeep after it; return False if it left nothing.
+
+        What producers have sent since the step began is for the next run, or the next interval:
+        otherwise a topic that always grows would never be caught up with.
+        """
+        step = unless_late(lambda: self._writer.step(spark))
+        if step is None:
+            return False
+        self.records += step.records
+        self._dead += step.dead
+        show(PipelineProgress(self.records, step.left))
+        self._writer.is_unfinished = True
+        snapshot, merged = unless_late(lambda: self._upkeep.run(spark, self._writer.snapshot))
+        self._writer.snapshot, self._writer.is_unfinished = snapshot, False
+        self._merged += merged
+        return step.left > 0
 
     def summarize(self, json: bool) -> None:
         """Print the covered offsets by partition, and the size of the table."""

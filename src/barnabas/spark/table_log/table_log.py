@@ -94,23 +94,29 @@ def open_log(directory: DataDirectory, name: str) -> TableLog:
     raise Misused(f"--format {name}: must be one of {', '.join(FORMATS)}")
 
 
-def find_log(directory: DataDirectory) -> TableLog:
-    """The log of the table in the directory, whatever its format.
+def load_table(directory: DataDirectory) -> tuple[TableLog, TableSnapshot]:
+    """The log and the newest snapshot of the table in the directory, whatever its format.
 
-    Raises  CommandFailed if there is no table of ours
+    Raises  CommandFailed if there is no table of ours, or if it cannot be read
     """
     found = found_format(directory)
     if found is None:
         raise CommandFailed(
             f"{directory} is not a table of a topic; create one with `barnabas pipeline table`"
         )
-    return open_log(directory, found)
+    log = open_log(directory, found)
+    with directory.failures():
+        snapshot = log.load()
+    if snapshot is None:
+        raise CommandFailed(f"{directory} has no commit yet")
+    return log, snapshot
 
 
 def found_format(directory: DataDirectory) -> str | None:
-    """The format of the table in the directory; None if there is none."""
-    if directory.has("_delta_log"):
-        return "delta"
-    if directory.has("metadata"):
-        return "iceberg"
-    return "parquet" if directory.has("_commits") else None
+    """The format of the table in the directory; None if there is none. Raises CommandFailed."""
+    with directory.failures():
+        if directory.has("_delta_log"):
+            return "delta"
+        if directory.has("metadata"):
+            return "iceberg"
+        return "parquet" if directory.has("_commits") else None
