@@ -11,6 +11,7 @@ from barnabas.base.errors import ErrorCode
 from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.coordinator.result import TransactionEnd
 from barnabas.server.cluster.metadata_cache import (
     BrokerImage,
     MetadataCache,
@@ -23,7 +24,9 @@ from barnabas.server.transactions.marker_targets import (
     decide_targets,
     outcome_of,
 )
+from barnabas.server.transactions.marker_writer import Results
 from barnabas.wire.apis import ApiKey
+from barnabas.wire.records.records import ControlType, EndTransactionMarker
 from barnabas.wire.schema import read_as_sent, write_response
 
 A, B, GONE = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("gone", 0)
@@ -176,6 +179,14 @@ class DirectPeers:
         return await AsyncConnection.connect(host, port, client_id=client_id, timeout_s=timeout_s)
 
 
+class OwnPartitions:
+    """The partitions that this broker leads."""
+
+    async def write(self, end: TransactionEnd, partitions: list[TopicPartition]) -> Results:
+        assert end == TransactionEnd(5, 1, EndTransactionMarker(ControlType.COMMIT, 3))
+        return dict.fromkeys(partitions, ErrorCode.none)
+
+
 def with_leader(test: Callable[[Leader, MarkerChannels], Awaitable[None]]) -> Callable[[], None]:
     def run() -> None:
         async def body() -> None:
@@ -184,7 +195,8 @@ def with_leader(test: Callable[[Leader, MarkerChannels], Awaitable[None]]) -> Ca
             config = BrokerConfig.from_properties({"listeners": "PLAINTEXT://127.0.0.1:0"})
             failures = FailureChannel(asyncio.get_running_loop())
             peers: Any = DirectPeers()
-            channels = MarkerChannels(BrokerId(1), config, metadata, peers, failures)
+            own: Any = OwnPartitions()
+            channels = MarkerChannels(BrokerId(1), config, metadata, peers, failures, own)
             try:
                 await test(leader, channels)
             finally:
@@ -252,3 +264,12 @@ async def test_a_broker_that_is_gone_is_no_answer(leader: Leader, channels: Mark
     """T25: an unknown node waits"""
     results = await channels.write(BrokerId(9), MARKER, frozenset({A}))
     assert results == {A: ErrorCode.network_exception}
+
+
+@with_leader
+async def test_markers_for_partitions_that_this_broker_leads_need_no_request(
+    leader: Leader, channels: MarkerChannels
+) -> None:
+    """T25"""
+    assert await channels.write(BrokerId(1), MARKER, frozenset({A})) == {A: ErrorCode.none}
+    assert not leader.requests

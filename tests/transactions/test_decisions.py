@@ -1,7 +1,5 @@
 """The decisions of a transaction coordinator, request by request."""
 
-from dataclasses import replace
-
 import pytest
 
 from barnabas.base.errors import ErrorCode, LawBroken
@@ -70,7 +68,7 @@ def test_epochs_end_before_the_one_of_fencing_and_another_producer_id_follows() 
     """T12"""
     driver = Driver()
     driver.begun()
-    driver.put(replace(driver.metadata(), producer_epoch=32765))
+    driver.put(driver.metadata()._replace(producer_epoch=32765))
     assert driver.begun() == Producer(4000, 32766)
     exhausted = Producer(4000, 32766)
     assert driver.init(exhausted).producer == Producer(4001, 0)
@@ -125,7 +123,7 @@ def test_the_last_epoch_can_be_fenced() -> None:
     for version in (0, 2):
         driver = Driver(version)
         driver.begun()
-        driver.put(replace(driver.metadata(), producer_epoch=32766))
+        driver.put(driver.metadata()._replace(producer_epoch=32766))
         last = Producer(4000, 32766)
         assert driver.add(last) is ErrorCode.none
         assert driver.init().error is ErrorCode.concurrent_transactions
@@ -191,7 +189,7 @@ def test_an_epoch_that_goes_back_breaks_a_law() -> None:
     driver = Driver()
     driver.begun()
     before = driver.metadata()
-    driver.put(replace(before, producer_epoch=5))
+    driver.put(before._replace(producer_epoch=5))
     record = driver.shard._begin(before.with_partitions(frozenset({ORDERS}), 1, 0))
     with pytest.raises(LawBroken, match="TXN-3"):
         driver.shard.replay(record)
@@ -318,7 +316,7 @@ def test_version_2_answers_an_end_without_a_transaction_by_its_table(
     """T20, KIP-890"""
     driver = Driver(2)
     driver.begun()
-    driver.put(replace(driver.metadata(), state=state, producer_epoch=5, client_version=2))
+    driver.put(driver.metadata()._replace(state=state, producer_epoch=5, client_version=2))
     assert driver.end(Producer(4000, 4), is_commit).error.name == retry
     reply = driver.end(Producer(4000, 5), is_commit)
     if current == "new epoch":
@@ -334,7 +332,7 @@ def test_version_2_goes_on_with_another_producer_id_when_epochs_ran_out() -> Non
     """T12, KIP-890"""
     driver = Driver(2)
     driver.begun()
-    driver.put(replace(driver.metadata(), producer_epoch=32766))
+    driver.put(driver.metadata()._replace(producer_epoch=32766))
     last = Producer(4000, 32766)
     driver.add(last)
     reply = driver.end(last)

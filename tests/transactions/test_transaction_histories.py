@@ -4,8 +4,6 @@ Checked after every step: one change is pending at most, epochs of a producer id
 outcome of a transaction never changes, and the next coordinator knows what this one knew.
 """
 
-from dataclasses import replace
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -78,9 +76,9 @@ class TransactionHistories(RuleBasedStateMachine):
         if known is None or loaded is None:
             assert known is loaded
             return
-        forgotten = replace(known, last_producer_epoch=-1)
+        forgotten = known._replace(last_producer_epoch=-1)
         if not self.driver.version:
-            forgotten = replace(forgotten, previous_producer_id=-1)
+            forgotten = forgotten._replace(previous_producer_id=-1)
         assert loaded == forgotten
 
     @invariant()

@@ -6,7 +6,7 @@ Where the topic says so, records are replayed when they are committed: the state
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from barnabas.base.clock import Clock
@@ -137,7 +137,7 @@ class ActiveShard(Generic[Shard]):
                 self._settle(reply, self._not_written(result, code))
 
         try:
-            for records in _batches(result, self._largest_batch()):
+            for records in self._batches(result):
                 self._append(records, result)
         except BrokerError as e:
             self._settle(reply, self._not_written(result, e.code))
@@ -198,7 +198,7 @@ class ActiveShard(Generic[Shard]):
         if not result.records:
             return result
         try:
-            for records in _batches(result, self._largest_batch()):
+            for records in self._batches(result):
                 self._append(records, result)
                 for record in records:
                     self.shard.replay(record, *_producer_of(result))
@@ -218,6 +218,12 @@ class ActiveShard(Generic[Shard]):
             self._unwritten_for = code
         return self.shard.on_append_failed(result, self._topic.error(code), self.now())
 
+    def _batches(self, result: CoordinatorResult[Any]) -> Iterable[Sequence[CoordinatorRecord]]:
+        """The records in one batch; those of a large result that is not atomic in several."""
+        if result.is_atomic:
+            return (result.records,)
+        return _small_batches(result.records, self._largest_batch())
+
     def _largest_batch(self) -> int:
         log = self._ports.writer.log(self.partition)
         if log is None:
@@ -236,7 +242,7 @@ class ActiveShard(Generic[Shard]):
         try:
             self._appended = self._ports.writer.append(
                 self.partition,
-                memoryview(bytearray(batch)),
+                memoryview(batch),
                 now_ms,
                 None if transaction is None else transaction.guard,
             )
@@ -320,14 +326,12 @@ class ActiveShard(Generic[Shard]):
             _fail(reply, ErrorCode.not_coordinator)
 
 
-def _batches(result: CoordinatorResult[Any], largest: int) -> Iterator[Sequence[CoordinatorRecord]]:
-    """The records in one batch; those of a large result that is not atomic in several."""
-    if result.is_atomic:
-        yield result.records
-        return
+def _small_batches(
+    records: Iterable[CoordinatorRecord], largest: int
+) -> Iterator[Sequence[CoordinatorRecord]]:
     batch: list[CoordinatorRecord] = []
     size = HEADER_SIZE
-    for record in result.records:
+    for record in records:
         record_size = RECORD_OVERHEAD + len(record.key) + len(record.value or b"")
         if batch and size + record_size > largest:
             yield batch

@@ -101,6 +101,11 @@ class CoordinatorRuntime(Generic[Shard]):
     def loaded(self) -> Iterable[Shard]:
         return [active.shard for active in self._active.values() if active.is_loaded]
 
+    def shard(self, partition: int) -> Shard | None:
+        """The shard of a partition, if it is loaded."""
+        active = self._active.get(partition)
+        return None if active is None or not active.is_loaded else active.shard
+
     @property
     def loading(self) -> int:
         """How many shards are being loaded."""

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from barnabas.base.errors import ErrorCode
@@ -45,6 +46,8 @@ class CoordinatorTopic:
         return self.errors.get(code, code)
 
 
+# Every request of a transaction asks for the same id, some of them several times.
+@lru_cache(10_000)
 def partition_of(key: str, partitions: int) -> int:
     """The partition of a group id or transactional id, as Kafka's: by Java's String.hashCode."""
     value = 0

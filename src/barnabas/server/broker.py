@@ -24,6 +24,7 @@ from barnabas.server.cluster.topic_admin import Topics
 from barnabas.server.cluster.user_credentials import UserCredentials
 from barnabas.server.groups.group_coordinator import GroupCoordinator
 from barnabas.server.groups.tree_offsets import TreeOffsets
+from barnabas.server.transactions.marker_writer import MarkerWriter
 from barnabas.server.transactions.partition_verification import PartitionVerification
 from barnabas.server.transactions.transaction_coordinator import TransactionCoordinator
 
@@ -48,6 +49,7 @@ class Broker(ControlledParts):
     broker_id: BrokerId
     transactions: TransactionCoordinator
     verification: PartitionVerification
+    markers: MarkerWriter
     clock: Clock
     replicas: Replicas
     logs: Logs

@@ -5,6 +5,7 @@ The network and the passing of time come with the event loop.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from barnabas.base.clock import Clock, Stopwatch, machine_stopwatch
 from barnabas.base.offload import Offload
@@ -13,6 +14,16 @@ from barnabas.base.safeguards import Safeguards
 from barnabas.disk.disk import Disk
 from barnabas.server.network.connection_ports import Serve
 from barnabas.znodes.tree import Coordination
+
+
+class Interception(Protocol):
+    """The faults of requests that a test sets."""
+
+    def around(self, serve: Serve) -> Serve:
+        """The server of requests in place of `serve`, which it may ask."""
+
+    def marker_delay_s(self) -> float:
+        """How long a marker waits that needs no request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,5 +43,5 @@ class Environment:
     coordination: Callable[[], Coordination] | None = None
     safeguards: Safeguards = field(default_factory=Safeguards)
     stopwatch: Stopwatch = machine_stopwatch
-    intercept: Callable[[Serve], Serve] | None = None
+    intercept: Interception | None = None
     is_process: bool = False

@@ -40,6 +40,7 @@ from barnabas.server.request_path import make_socket_server
 from barnabas.server.requests.control_requests import ControlRequests
 from barnabas.server.settings import intervals
 from barnabas.server.transactions.marker_channels import MarkerChannels
+from barnabas.server.transactions.marker_writer import MarkerWriter
 from barnabas.server.transactions.partition_verification import PartitionVerification
 from barnabas.server.transactions.transaction_coordinator import TransactionCoordinator
 
@@ -90,6 +91,9 @@ class Node:
         self.groups = self._group_coordinator()
         self.features = Features(state.coordination, state.metadata, state.broker_id)
         self._producer_ids = ProducerIds(state.coordination, state.broker_id)
+        self._markers = MarkerWriter(
+            self._coordinator_ports, state.configs, self.groups.end_transaction
+        )
         self.transactions = self._transaction_coordinator()
         self.verification = PartitionVerification(
             state.broker_id,
@@ -134,7 +138,13 @@ class Node:
             self._producer_ids,
             self.features,
             MarkerChannels(
-                state.broker_id, state.config, state.metadata, state.peers, state.failures
+                state.broker_id,
+                state.config,
+                state.metadata,
+                state.peers,
+                state.failures,
+                self._markers,
+                state.environment.intercept,
             ),
             state.environment.safeguards,
         )
@@ -312,6 +322,7 @@ class Node:
             features=self.features,
             transactions=self.transactions,
             verification=self.verification,
+            markers=self._markers,
             moves=self.moves,
             failures=state.failures,
             acls=state.acl_admin,

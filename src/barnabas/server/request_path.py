@@ -24,7 +24,7 @@ def make_socket_server(
     """The listeners, not open yet, and all that serves their requests."""
     dispatch, intercept = _dispatch(state, broker, control, isr), state.environment.intercept
     return SocketServer(
-        dispatch if intercept is None else intercept(dispatch),
+        dispatch if intercept is None else intercept.around(dispatch),
         state.quotas,
         state.connections,
         state.failures,

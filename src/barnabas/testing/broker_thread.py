@@ -157,7 +157,7 @@ class BrokerThread:
             offload,
             self._mount,
             coordination=lambda: parts.tree.session(self._broker),
-            intercept=lambda serve: parts.faults.around(self._broker, serve),
+            intercept=parts.faults.of(self._broker),
         )
         try:
             running = await start(self._config, environment)

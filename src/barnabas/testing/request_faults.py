@@ -64,7 +64,7 @@ class RequestFaults:
         self._delays[key, broker] = seconds
 
     def delay_markers(self, seconds: float, broker: int | None) -> None:
-        """Serve WriteTxnMarkers requests of other brokers so much later."""
+        """Serve WriteTxnMarkers requests of brokers so much later, and markers without one."""
         self._marker_delays[broker] = seconds
 
     def fail_next(self, key: ApiKey, code: ErrorCode, times: int, broker: int | None) -> None:
@@ -77,6 +77,9 @@ class RequestFaults:
             self._failing.clear()
         self._delays = {}
         self._marker_delays = {}
+
+    def of(self, broker: int) -> "BrokerFaults":
+        return BrokerFaults(self, broker)
 
     def around(self, broker: int, serve: Serve) -> Serve:
         """Wrap `serve` with the faults of one broker."""
@@ -102,6 +105,9 @@ class RequestFaults:
     def _marker_delay(self, frame: memoryview, broker: int) -> float:
         if not self._marker_delays or _HEADER.unpack_from(frame)[0] != ApiKey.WRITE_TXN_MARKERS:
             return 0
+        return self.marker_delay_s(broker)
+
+    def marker_delay_s(self, broker: int) -> float:
         return self._marker_delays.get(broker) or self._marker_delays.get(None, 0)
 
     def _delay_of(self, frame: memoryview, broker: int) -> float:
@@ -149,6 +155,20 @@ class RequestFaults:
         failing.left -= 1
         if not failing.left:
             self._failing.remove(failing)
+
+
+class BrokerFaults:
+    """The faults of one broker; an `Interception`."""
+
+    def __init__(self, faults: RequestFaults, broker: int) -> None:
+        self._faults = faults
+        self._broker = broker
+
+    def around(self, serve: Serve) -> Serve:
+        return self._faults.around(self._broker, serve)
+
+    def marker_delay_s(self) -> float:
+        return self._faults.marker_delay_s(self._broker)
 
 
 _NO_SESSION: Final = ErrorCode.fetch_session_id_not_found

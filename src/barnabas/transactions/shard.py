@@ -40,6 +40,7 @@ from barnabas.transactions.transaction_records import decode, decode_id, encode,
 from barnabas.transactions.transaction_state import ENDED, OPEN, PREPARED
 
 Reply = TypeVar("Reply")
+Request = TypeVar("Request", AddPartitions, EndTransaction)
 
 ABORT_LATE: Final[TimerKey] = ("abort late transactions",)
 EXPIRE_IDS: Final[TimerKey] = ("expire transactional ids",)
@@ -82,30 +83,27 @@ class TransactionCoordinatorShard:
     def add(self, request: AddPartitions, now: Now) -> CoordinatorResult[ProducerReply]:
         """Add partitions to the transaction of a producer, which begins with the first one."""
         entry = self._entry(request.transactional_id)
-        return self._result(
-            decide_add(*entry, request._replace(producer=self._claimed(request)), now.wall_ms)
-        )
+        return self._result(decide_add(*entry, self._unfenced(request), now.wall_ms))
 
     def verify(self, request: AddPartitions, now: Now) -> CoordinatorResult[list[ErrorCode]]:
         """For each partition, sorted, whether it is in the transaction of the producer."""
         metadata = self._metadata.get(request.transactional_id)
-        claimed = request._replace(producer=self._claimed(request))
-        return CoordinatorResult(decide_verify(metadata, claimed))
+        return CoordinatorResult(decide_verify(metadata, self._unfenced(request)))
 
     def end(
         self, request: EndTransaction, now: Now, new_producer_id: int | None = None
     ) -> CoordinatorResult[ProducerReply]:
         """Commit or abort the transaction of a producer; the markers follow the reply."""
         entry = self._entry(request.transactional_id)
-        claimed = request._replace(producer=self._claimed(request))
-        return self._result(decide_end(*entry, claimed, now.wall_ms, new_producer_id))
+        request = self._unfenced(request)
+        return self._result(decide_end(*entry, request, now.wall_ms, new_producer_id))
 
-    def _claimed(self, request: AddPartitions | EndTransaction) -> Producer:
-        """The producer of a request; the current one of its id, if none is fenced."""
+    def _unfenced(self, request: Request) -> Request:
+        """The request; that of the current producer of its id, if none is fenced."""
         metadata = self._metadata.get(request.transactional_id)
         if self._settings.fences_epochs or metadata is None:
-            return request.producer
-        return Producer(metadata.producer_id, metadata.producer_epoch)
+            return request
+        return request._replace(producer=Producer(metadata.producer_id, metadata.producer_epoch))
 
     def complete(
         self, ended: TransactionMetadata, coordinator_epoch: int, now: Now

@@ -6,8 +6,7 @@ touch a later transaction (KIP-890).
 """
 
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.laws import law
@@ -25,17 +24,16 @@ EPOCH_BUMP: Final = 2
 _S = TransactionState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionMetadata:
+class TransactionMetadata(NamedTuple):
     """`last_producer_epoch` is in no record, as in Kafka: a coordinator that loads forgets it."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     timeout_ms: int
+    last_update_ms: int
     state: TransactionState = _S.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
-    last_update_ms: int
     start_ms: int = NO_START
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
@@ -52,7 +50,7 @@ class TransactionMetadata:
 
     def begun_by(self, now_ms: int) -> "TransactionMetadata":
         """With a start that is not in the future, as the clock of another coordinator may say."""
-        return self if self.start_ms <= now_ms else replace(self, start_ms=now_ms)
+        return self if self.start_ms <= now_ms else self._replace(start_ms=now_ms)
 
     def with_epoch(
         self, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int, producer_id: int
@@ -125,7 +123,7 @@ class TransactionMetadata:
 
     def without(self, partitions: AbstractSet[TopicPartition]) -> "TransactionMetadata":
         """Whose markers are written in these partitions."""
-        return replace(self, partitions=self.partitions - partitions)
+        return self._replace(partitions=self.partitions - partitions)
 
     def _to(self, state: TransactionState, now_ms: int, **changed: Any) -> "TransactionMetadata":
         law(
@@ -135,8 +133,7 @@ class TransactionMetadata:
             old=self.state,
             new=state,
         )
-        return replace(
-            self,
+        return self._replace(
             state=state,
             last_update_ms=now_ms,
             previous_producer_id=self.producer_id,

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import cache
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from barnabas.base.errors import BarnabasError, BrokerError, ErrorCode
@@ -129,33 +130,69 @@ def as_utf8(text: str) -> bytes:
 
 @cache
 def _struct_of(entity: Any, version: int, flexible: bool) -> Kind:
-    plain: list[tuple[str, Read, Write]] = []
+    plain: list[tuple[str, Read]] = []
+    parts: list[Write] = []
+    numbers: dict[str, struct.Struct] = {}  # one behind the other, that are written together
     tagged: dict[int, _Tagged] = {}
     for field in dataclasses.fields(entity):
         if field.metadata.get("since", 0) > version:
             continue
         kind = _field(field, version, flexible)
         if (tag := field.metadata.get("tag")) is None:
-            plain.append((field.name, *kind))
+            plain.append((field.name, kind.read))
+            if (number := _number_of(field)) is not None:
+                numbers[field.name] = number
+                continue
+            parts += [*_numbers(numbers), _part(field.name, kind.write)]
+            numbers = {}
         else:
             default = object() if field.metadata.get("always") else field.default
             tagged[tag] = _Tagged(field.name, kind, default)
+    parts += _numbers(numbers)
 
     def read(buffer: Buffer, position: int) -> tuple[Any, int]:
         values = {}
-        for name, read_field, _ in plain:
+        for name, read_field in plain:
             values[name], position = read_field(buffer, position)
         if flexible:
             position = _read_tagged(buffer, position, tagged, values)
         return entity(**values), position
 
     def write(out: bytearray, value: Any) -> None:
-        for name, _, write_field in plain:
-            write_field(out, getattr(value, name))
+        for write_part in parts:
+            write_part(out, value)
         if flexible:
             _write_tagged(out, value, tagged)
 
     return Kind(read, write)
+
+
+def _number_of(field: "dataclasses.Field[Any]") -> struct.Struct | None:
+    is_one = nested_entity(field.type) is None and not is_array(field.type)
+    return _NUMBERS.get(field.metadata["kafka_type"]) if is_one else None
+
+
+def _numbers(layouts: Mapping[str, struct.Struct]) -> list[Write]:
+    """The writer of numbers of a struct that stand one behind the other; none without any."""
+    if not layouts:
+        return []
+    pack = struct.Struct(">" + "".join(each.format[-1] for each in layouts.values())).pack
+    get = attrgetter(*layouts)
+    if len(layouts) == 1:
+
+        def write(out: bytearray, value: Any) -> None:
+            out += pack(get(value))
+    else:
+
+        def write(out: bytearray, value: Any) -> None:
+            out += pack(*get(value))
+
+    return [write]
+
+
+def _part(name: str, write_field: Write) -> Write:
+    get = attrgetter(name)
+    return lambda out, value: write_field(out, get(value))
 
 
 def _field(field: "dataclasses.Field[Any]", version: int, flexible: bool) -> Kind:

@@ -14,10 +14,11 @@ is known from 11 on; from 12 on the broker adds partitions to transactions (KIP-
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
+from barnabas.base.at_once import at_once
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError, BrokerError, DiskFault, ErrorCode
 from barnabas.base.failures import FailureChannel
@@ -64,6 +65,7 @@ log = logging.getLogger("barnabas.produce")
 REMEMBERED: Final = 10_000
 
 _WENT_WELL: Final = (ErrorCode.none,)
+_NO_ERROR: Final = frozenset(_WENT_WELL)
 
 # By topic, the error of what a client may not write.
 Denied = dict[str, ErrorCode]
@@ -215,12 +217,13 @@ class Produce:
             left = request.partitions[len(done) :]
             done += [Done(refusal(each.partition, begun.error)) for each in left]
             return self._finish(version, correlation_id, request, done)
-        if begun.is_settled:
+        found = at_once(self._transactions.verify(begun))
+        if isinstance(found, Mapping) and set(found.values()) <= _NO_ERROR:
             return self._serve(version, correlation_id, request, connection, begun.guards, done)
         kept = _kept(request)
 
         async def produce() -> Answer | Refusal:
-            codes = await self._transactions.verify(begun)
+            codes = found if isinstance(found, Mapping) else await found
             done.extend(
                 [
                     await self._verified(version, kept.acks, batches, begun.guards, codes)

@@ -10,6 +10,7 @@ from functools import cache, partial
 from importlib import import_module
 from typing import Any, Final
 
+from barnabas.base.at_once import at_once
 from barnabas.server.broker import Broker
 from barnabas.server.delayed.partition_purgatories import Delayed
 from barnabas.server.handlers import api_versions
@@ -75,6 +76,16 @@ LOADED_WHEN_ASKED: Final = (
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
     ApiKey.CONSUMER_GROUP_DESCRIBE,
 )
+# With a single replica nothing in a transaction has to wait: these need no task then.
+BEGUN_AT_ONCE: Final = frozenset(
+    {
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.END_TXN,
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.TXN_OFFSET_COMMIT,
+    }
+)
 # Versions that mean something else than those after them, each with a module of its own.
 _APART: Final = ((ApiKey.LIST_OFFSETS, 0), (ApiKey.OFFSET_COMMIT, 0), (ApiKey.OFFSET_FETCH, 0))
 
@@ -107,10 +118,11 @@ def message_handlers(broker: Broker, delayed: Delayed) -> dict[ApiKey, MessageHa
     return {
         **{key: _when_asked(key, broker) for key in LOADED_WHEN_ASKED},
         ApiKey.DELETE_RECORDS: _when_asked(ApiKey.DELETE_RECORDS, broker, delayed),
-        ApiKey.WRITE_TXN_MARKERS: _when_asked(ApiKey.WRITE_TXN_MARKERS, broker, delayed),
         ApiKey.API_VERSIONS: partial(api_versions.handle, broker.features),
     }
 
 
 def _when_asked(key: ApiKey, *given: object) -> MessageHandler:
+    if key in BEGUN_AT_ONCE:
+        return lambda request, call: at_once(_load(key, call.version)(*given, request, call))
     return lambda request, call: _load(key, call.version)(*given, request, call)

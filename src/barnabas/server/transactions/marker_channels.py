@@ -1,25 +1,29 @@
-"""The channels of transaction markers: one queue per broker, many markers in a request."""
+"""The channels of transaction markers: one queue per broker, many markers in a request.
+
+Markers for partitions that this broker leads need no request: they are written at once.
+"""
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Awaitable, Mapping
+from typing import Final, NamedTuple, Protocol
 
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId, TopicPartition, by_topic
 from barnabas.client.connection import AsyncConnection
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.coordinator.result import TransactionEnd
 from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.cluster.peer_connections import PeerConnections
+from barnabas.server.transactions.marker_writer import MarkerWriter, Results
 from barnabas.wire.apis import ApiKey
+from barnabas.wire.records.records import ControlType, EndTransactionMarker
 from barnabas.wire.schema import Message
 
 log = logging.getLogger("barnabas.transactions.markers")
 
 BACK_OFF_S: Final = 0.1
-
-Results: TypeAlias = Mapping[TopicPartition, ErrorCode]
 
 
 class Marker(NamedTuple):
@@ -30,6 +34,16 @@ class Marker(NamedTuple):
     is_commit: bool
     coordinator_epoch: int
     transaction_version: int = 0
+
+    @property
+    def end(self) -> TransactionEnd:
+        control_type = ControlType.COMMIT if self.is_commit else ControlType.ABORT
+        return TransactionEnd(
+            self.producer_id,
+            self.producer_epoch,
+            EndTransactionMarker(control_type, self.coordinator_epoch),
+            self.transaction_version,
+        )
 
 
 class _Queued(NamedTuple):
@@ -132,6 +146,12 @@ class MarkerChannel:
         return self._peer
 
 
+class MarkerDelays(Protocol):
+    """The delays that a test sets."""
+
+    def marker_delay_s(self) -> float: ...
+
+
 class MarkerChannels:
     """The channels to all brokers that have led partitions of transactions."""
 
@@ -142,7 +162,12 @@ class MarkerChannels:
         metadata: MetadataCache,
         peers: PeerConnections,
         failures: FailureChannel,
+        own: MarkerWriter,
+        delays: MarkerDelays | None = None,
     ) -> None:
+        """`own` writes to the partitions led here, in tests after a delay."""
+        self._own = own
+        self._delays = delays
         self._broker_id = broker_id
         self._config = config
         self._metadata = metadata
@@ -152,7 +177,10 @@ class MarkerChannels:
 
     def write(
         self, broker_id: BrokerId, marker: Marker, partitions: frozenset[TopicPartition]
-    ) -> "asyncio.Future[Results]":
+    ) -> Awaitable[Results]:
+        """The error code of each partition; it may be sent again after NETWORK_EXCEPTION."""
+        if broker_id == self._broker_id:
+            return self._write_here(marker, partitions)
         channel = self._channels.get(broker_id)
         if channel is None:
             channel = MarkerChannel(
@@ -161,6 +189,11 @@ class MarkerChannels:
             channel.task.add_done_callback(self._on_end)
             self._channels[broker_id] = channel
         return channel.write(marker, partitions)
+
+    async def _write_here(self, marker: Marker, partitions: frozenset[TopicPartition]) -> Results:
+        if self._delays is not None and (delay_s := self._delays.marker_delay_s()):
+            await asyncio.sleep(delay_s)
+        return await self._own.write(marker.end, sorted(partitions))
 
     @property
     def queued(self) -> int:

@@ -17,6 +17,7 @@ from kio.schema.add_partitions_to_txn.v5.request import (
     AddPartitionsToTxnTransaction,
 )
 
+from barnabas.base.at_once import at_once
 from barnabas.base.errors import ErrorCode, PeerGone
 from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId, TopicPartition
@@ -108,6 +109,8 @@ class PartitionVerification:
 
     async def ask(self, asked: Asked) -> Codes:
         """The code of each partition: `none` if it is part of the transaction."""
+        if not asked.adds and self._coordinator(asked.transactional_id) == self._broker_id:
+            return await self._ask_own(asked)  # it changes nothing, and so has nothing to wait for
         loop = asyncio.get_running_loop()
         until_s = loop.time() + AGAIN_FOR_S
         while True:
@@ -154,7 +157,11 @@ class PartitionVerification:
             queued.settle(asked.all(ErrorCode.invalid_producer_epoch))
             return codes
         if coordinator not in self._tasks:
-            task = asyncio.ensure_future(self._drain(coordinator, queue))
+            draining = self._drain(coordinator, queue)
+            left = at_once(draining) if coordinator == self._broker_id else draining
+            if left is None:
+                return codes
+            task = asyncio.ensure_future(left)
             self._tasks[coordinator] = task
             task.add_done_callback(self._on_task_ended)
         return codes
@@ -184,7 +191,7 @@ class PartitionVerification:
                 for queued, result in zip(batch, codes, strict=True):
                     queued.settle(result)
         # Before anything else runs: what is queued from now on needs another task.
-        del self._tasks[coordinator]
+        self._tasks.pop(coordinator, None)
 
     # -- requests ------------------------------------------------------------
 
@@ -200,6 +207,8 @@ class PartitionVerification:
 
     async def _send(self, coordinator: BrokerId, asked: list[Asked]) -> list[Codes]:
         if coordinator == self._broker_id:
+            if len(asked) == 1:
+                return [await self._ask_own(asked[0])]
             return await asyncio.gather(*map(self._ask_own, asked))
         timeout_s = self._configs.broker.int("request.timeout.ms") / 1000
         try:

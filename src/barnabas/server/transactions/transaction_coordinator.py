@@ -6,6 +6,7 @@ again at the leader of then, and completes the transaction when the last one is 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
 from typing import Final, TypeAlias
 
 from barnabas.base.errors import BrokerError, ErrorCode
@@ -241,6 +242,7 @@ class TransactionCoordinator:
         partition = self._partition_of(transactional_id)
         reply = await self._runtime.ask(partition, lambda shard, now: decide(shard, now, None))
         if reply.needs_producer_id:
+            await asyncio.sleep(0)  # the tree may need a task, and this may have begun without one
             new = await self._producer_ids.next()
             reply = await self._runtime.ask(partition, lambda shard, now: decide(shard, now, new))
         return reply
@@ -254,17 +256,19 @@ class TransactionCoordinator:
         task = asyncio.ensure_future(self._finish(partition.partition, event))
         running = self._endings.setdefault(key, set())
         running.add(task)
-        task.add_done_callback(running.discard)
         name = event.metadata.transactional_id
         self._ending[name] = task
-        task.add_done_callback(lambda ended: self._forget(name, ended))
-        task.add_done_callback(self._on_task_ended)
+        task.add_done_callback(partial(self._on_finished, name, running))
 
-    def _forget(self, transactional_id: str, ended: "asyncio.Task[None]") -> None:
-        if self._ending.get(transactional_id) is ended:
+    def _on_finished(
+        self,
+        transactional_id: str,
+        running: "set[asyncio.Task[None]]",
+        task: "asyncio.Task[None]",
+    ) -> None:
+        running.discard(task)
+        if self._ending.get(transactional_id) is task:
             del self._ending[transactional_id]
-
-    def _on_task_ended(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (broken := task.exception()) is not None:
             self._failures.fatal(broken)
 
@@ -309,7 +313,9 @@ class TransactionCoordinator:
                 self._channels.write(leader, marker, partitions)
                 for leader, partitions in targets.led.items()
             ]
-            for results in await asyncio.gather(*waiting):
+            # Those of this broker alone are written by now, unless they wait for replicas.
+            answers = [await waiting[0]] if len(waiting) == 1 else await asyncio.gather(*waiting)
+            for results in answers:
                 for each, code in results.items():
                     outcome = outcome_of(code)
                     if outcome is MarkerOutcome.STOP:
@@ -326,9 +332,9 @@ class TransactionCoordinator:
     def _on_written(
         self, partition: int, transactional_id: str, written: frozenset[TopicPartition]
     ) -> None:
-        for shard in self._runtime.loaded():
-            if written and shard.get(transactional_id) is not None:
-                shard.on_markers(transactional_id, written)
+        shard = self._runtime.shard(partition)
+        if written and shard is not None:
+            shard.on_markers(transactional_id, written)
 
     def _log_stopped(
         self, metadata: TransactionMetadata, at: TopicPartition, code: ErrorCode

@@ -48,11 +48,6 @@ class Begun(NamedTuple):
     codes: Codes = _NO_CODES
     asked: Asked | None = None
 
-    @property
-    def is_settled(self) -> bool:
-        """True if the batches may be appended at once."""
-        return self.asked is None and not self.codes
-
 
 class TransactionalProduce:
     """Checks transactional batches, and asks the coordinator about those that need it."""
