@@ -5,7 +5,7 @@ library, and of requests that a shortcut serves only some are timed.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import cache
 from typing import Any, Final
@@ -88,6 +88,12 @@ class RequestStatistics:
         errors = self.by_api[key].errors
         for code in error_codes(response):
             errors[code] += 1
+
+    def add_errors(self, key: int, counted: Mapping[int, int]) -> None:
+        """Add the error codes of a response that are counted already."""
+        errors = self.by_api[key].errors
+        for code, count in counted.items():
+            errors[code] += count
 
 
 def error_codes(message: Any) -> Iterator[int]:
