@@ -1,11 +1,13 @@
 """AlterConfigs (33): replaces all that was set on a resource; deprecated, still used."""
 
 from collections import Counter
+from typing import Final
 
 from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfigsResource
 from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.turns import Turns
 from barnabas.security.acls import Operation as Acl
 from barnabas.server.broker import Broker
 from barnabas.server.cluster.config_admin import Resource, check_once, check_values
@@ -13,10 +15,13 @@ from barnabas.server.requests.config_access import check_config
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
+# A change reads and writes the coordination tree: a few of them for each turn of the loop.
+_WEIGHT: Final = 20
+
 
 async def handle(broker: Broker, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
     named = Counter((r.resource_type, r.resource_name) for r in request.resources)
-    validate_only = request.validate_only
+    validate_only, turns = request.validate_only, Turns()
     return AlterConfigsResponse(
         throttle_time=NO_THROTTLE,
         responses=tuple(
@@ -24,7 +29,7 @@ async def handle(broker: Broker, request: AlterConfigsRequest, call: Call) -> Al
                 await _alter(
                     broker, r, named[r.resource_type, r.resource_name], validate_only, call
                 )
-                for r in request.resources
+                async for r in turns.each(request.resources, _WEIGHT)
             ]
         ),
     )

@@ -10,6 +10,7 @@ from kio.schema.consumer_group_describe.v1.response import (
 )
 
 from barnabas.base.errors import BrokerError
+from barnabas.base.turns import Turns
 from barnabas.coordinator.result import CoordinatorResult
 from barnabas.groups.consumer.consumer_messages import (
     DescribedConsumer,
@@ -27,6 +28,8 @@ from barnabas.wire.schema import NO_THROTTLE
 async def handle(
     broker: Broker, request: ConsumerGroupDescribeRequest, call: Call
 ) -> ConsumerGroupDescribeResponse:
+    turns = Turns()
+
     def operations(group_id: str) -> int:
         if not request.include_authorized_operations:
             return authorized.NOT_ASKED
@@ -37,7 +40,8 @@ async def handle(
         groups=tuple(
             [
                 _told(await _described(broker, group_id), operations(group_id))
-                for group_id in request.group_ids
+                # A group that is named twice is in the response once.
+                async for group_id in turns.each(dict.fromkeys(request.group_ids))
             ]
         ),
     )

@@ -12,6 +12,7 @@ from kio.schema.describe_groups.v5.response import (
 )
 
 from barnabas.base.errors import BrokerError
+from barnabas.base.turns import Turns
 from barnabas.coordinator.result import CoordinatorResult
 from barnabas.groups.classic import classic_messages
 from barnabas.security.acls import ResourceType
@@ -25,6 +26,8 @@ from barnabas.wire.schema import NO_THROTTLE
 async def handle(
     broker: Broker, request: DescribeGroupsRequest, call: Call
 ) -> DescribeGroupsResponse:
+    turns = Turns()
+
     def operations(group_id: str) -> int:
         if not request.include_authorized_operations:
             return authorized.NOT_ASKED
@@ -35,7 +38,8 @@ async def handle(
         groups=tuple(
             [
                 _told(await _described(broker, group_id), operations(group_id))
-                for group_id in request.groups
+                # A group that is named twice is in the response once.
+                async for group_id in turns.each(dict.fromkeys(request.groups))
             ]
         ),
     )

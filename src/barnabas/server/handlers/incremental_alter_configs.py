@@ -1,6 +1,7 @@
 """IncrementalAlterConfigs (44): sets, deletes, appends to and subtracts from single properties."""
 
 from collections import Counter
+from typing import Final
 
 from kio.schema.incremental_alter_configs.v1.request import (
     AlterConfigsResource,
@@ -12,6 +13,7 @@ from kio.schema.incremental_alter_configs.v1.response import (
 )
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.turns import Turns
 from barnabas.security.acls import Operation as Acl
 from barnabas.server.broker import Broker
 from barnabas.server.cluster.config_admin import Resource, check_once, check_values
@@ -20,12 +22,15 @@ from barnabas.server.requests.config_access import check_config
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
+# A change reads and writes the coordination tree: a few of them for each turn of the loop.
+_WEIGHT: Final = 20
+
 
 async def handle(
     broker: Broker, request: IncrementalAlterConfigsRequest, call: Call
 ) -> IncrementalAlterConfigsResponse:
     named = Counter((r.resource_type, r.resource_name) for r in request.resources)
-    validate_only = request.validate_only
+    validate_only, turns = request.validate_only, Turns()
     return IncrementalAlterConfigsResponse(
         throttle_time=NO_THROTTLE,
         responses=tuple(
@@ -33,7 +38,7 @@ async def handle(
                 await _alter(
                     broker, r, named[r.resource_type, r.resource_name], validate_only, call
                 )
-                for r in request.resources
+                async for r in turns.each(request.resources, _WEIGHT)
             ]
         ),
     )

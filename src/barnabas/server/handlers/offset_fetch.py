@@ -6,6 +6,7 @@ for; from 8 on several. From 2 on null topics ask for all, and there is an error
 epoch.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,6 +20,7 @@ from kio.schema.offset_fetch.v9.response import (
 )
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.turns import Turns
 from barnabas.coordinator.result import CoordinatorResult
 from barnabas.groups.offsets.offset_messages import (
     AskedTopic,
@@ -45,14 +47,17 @@ class Fetched:
 
 async def handle(broker: Broker, request: OffsetFetchRequest, call: Call) -> Fetched:
     asked = request.groups if call.version >= 8 else (call.sent,)
+    turns, named = Turns(), Counter(group.group_id for group in asked)
     groups = tuple(
         [
             _told(
                 group,
-                await _fetch(broker, group, request.require_stable, call.access),
+                await _fetch(broker, group, request.require_stable, call.access)
+                if named[group.group_id] == 1
+                else FetchReply(error=ErrorCode.invalid_request),
                 call.version,
             )
-            for group in asked
+            async for group in turns.each(asked)
         ]
     )
     first = groups[0] if groups else None
@@ -70,9 +75,9 @@ async def _fetch(broker: Broker, asked: Any, require_stable: bool, access: Acces
     topics = None
     if asked.topics is not None:
         topics = [
-            AskedTopic(topic.name, topic.partition_indexes)
-            for topic in asked.topics
-            if _may_describe(access, topic.name)
+            AskedTopic(name, tuple(partitions))
+            for name, partitions in _named(asked.topics).items()
+            if _may_describe(access, name)
         ]
         refused = [
             FetchedTopic(
@@ -99,6 +104,14 @@ async def _fetch(broker: Broker, asked: Any, require_stable: bool, access: Acces
         found = [each for each in reply.topics if _may_describe(access, each.topic)]
         return reply._replace(topics=[*found, *refused])
     return reply
+
+
+def _named(topics: Iterable[Any]) -> dict[str, dict[int, None]]:
+    """Each partition once, however often it is named: an offset may have 4 KB of metadata."""
+    named: dict[str, dict[int, None]] = {}
+    for topic in topics:
+        named.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    return named
 
 
 def _may_describe(access: Access, topic: str) -> bool:
