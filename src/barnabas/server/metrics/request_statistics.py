@@ -73,7 +73,15 @@ class ApiStatistics:
 class RequestStatistics:
     """Of all APIs, by their numbers, and of all connections together."""
 
-    __slots__ = ("before_any", "by_api", "received_bytes", "refused", "sent_bytes", "stopwatch")
+    __slots__ = (
+        "before_any",
+        "by_api",
+        "received_bytes",
+        "refused",
+        "sent_bytes",
+        "shortcuts",
+        "stopwatch",
+    )
 
     def __init__(self, stopwatch: Stopwatch = machine_stopwatch) -> None:
         self.stopwatch = stopwatch
@@ -82,6 +90,7 @@ class RequestStatistics:
         self.received_bytes = 0
         self.sent_bytes = 0
         self.refused = 0  # requests that nobody could answer
+        self.shortcuts = 0  # that connections keep for requests that are repeated
 
     def count_errors(self, key: int, response: Message) -> None:
         """Count each error code of a response."""

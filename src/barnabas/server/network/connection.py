@@ -226,6 +226,7 @@ class Connection(asyncio.BufferedProtocol):
             self._throttling.cancel()
         self._writer = None
         self._queue.abandon()
+        self._known.forget()
         if self.fetches is not None:
             self.fetches.close()
         self._registry.lost(self)
