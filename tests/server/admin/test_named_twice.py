@@ -82,6 +82,17 @@ def test_the_offset_of_a_partition_is_fetched_once(client: Client, topic: str) -
     assert [each.partition_index for each in answered.partitions] == [0, 1]
 
 
+def test_offsets_of_thousands_of_partitions_are_fetched_in_the_order_of_the_request(
+    client: Client,
+) -> None:
+    asked = [("a", 2_500), ("empty", 0), ("b", 1), ("c", 999), ("d", 1_001)]
+    topics = tuple(parts(name=name, partition_indexes=tuple(range(n))) for name, n in asked)
+    group = parts(group_id="g", member_id=None, member_epoch=-1, topics=topics)
+    (found,) = fetched(client, group).groups
+    assert [(each.name, len(each.partitions)) for each in found.topics] == asked
+    assert [each.partition_index for each in found.topics[0].partitions] == list(range(2_500))
+
+
 def test_a_group_whose_offsets_are_asked_for_twice_is_refused(client: Client, topic: str) -> None:
     once = parts(group_id="g", member_id=None, member_epoch=-1, topics=None)
     twice = parts(group_id="h", member_id=None, member_epoch=-1, topics=None)
