@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.server.network.receive_buffer import FIRST_BUFFER
 from barnabas.server.requests.large_requests import (
     LONGEST_SECONDS,
     MOST_AT_ONCE,
     VERY_LARGE,
     LargeRequests,
+    Turn,
 )
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.bounds import MOST_ELEMENTS
@@ -79,6 +81,17 @@ async def test_a_request_does_not_wait_for_a_very_large_one() -> None:
 
 
 @in_virtual_time
+async def test_a_request_among_brokers_waits_for_nobody() -> None:
+    large = LargeRequests()
+    turns = [large.turn(9 * VERY_LARGE), large.turn(9 * VERY_LARGE)]
+    of_controller = large.turn(9 * VERY_LARGE, among_brokers=True)
+    await of_controller.begun()
+    for each in (*turns, of_controller):
+        each.end()
+    turns[1].end()
+
+
+@in_virtual_time
 async def test_a_turn_ends_by_itself() -> None:
     requests = await queued(2 * VERY_LARGE, 2 * VERY_LARGE)
     await asyncio.sleep(LONGEST_SECONDS + 0.1)
@@ -132,15 +145,36 @@ def test_the_bytes_of_a_large_request_stay_until_it_is_read(tmp_path: Path) -> N
     with_broker(tmp_path, scenario)
 
 
-def test_memory_of_a_large_request_counts_until_its_turn(tmp_path: Path) -> None:
+def counted(request: bytes) -> int:
+    """The memory of a request that is received: beyond the first buffer of its connection."""
+    return len(request) - FIRST_BUFFER
+
+
+@pytest.fixture
+def decoding(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Requests whose turn it is are not decoded before it is set."""
+    may_decode, begun = asyncio.Event(), Turn.begun
+
+    async def begun_and_set(turn: Turn) -> None:
+        await begun(turn)
+        await may_decode.wait()
+
+    monkeypatch.setattr(Turn, "begun", begun_and_set)
+    return may_decode
+
+
+def test_memory_of_a_large_request_counts_until_it_is_decoded(
+    tmp_path: Path, decoding: asyncio.Event
+) -> None:
     async def scenario(insight: Insight) -> None:
         await insight.create(TOPIC)
         memory = insight.connections.memory
         clients = [await insight.connect(limit=2**26) for _ in range(4)]
-        request = list_offsets(200_000)
+        request = list_offsets(100_000)
         for each in clients:
             await each.send(request)
-        await until(lambda: memory.taken >= 2 * len(request))
+        await until(lambda: memory.taken >= 4 * counted(request))
+        decoding.set()
         for each in clients:
             await each.receive()
         await until(lambda: memory.taken == 0)
@@ -148,15 +182,20 @@ def test_memory_of_a_large_request_counts_until_its_turn(tmp_path: Path) -> None
     with_broker(tmp_path, scenario)
 
 
-def test_who_disconnects_while_a_large_request_waits_leaves_nothing(tmp_path: Path) -> None:
+def test_who_disconnects_while_a_large_request_waits_leaves_nothing(
+    tmp_path: Path, decoding: asyncio.Event
+) -> None:
     async def scenario(insight: Insight) -> None:
         await insight.create(TOPIC)
-        for _ in range(6):
-            client = await insight.connect()
-            await client.send(list_offsets(200_000))
-        await until(lambda: insight.connections.memory.taken > 0)
+        memory, request = insight.connections.memory, list_offsets(100_000)
+        for _ in range(4):
+            await (await insight.connect()).send(request)
+        await until(lambda: memory.taken >= 4 * counted(request))
         await insight.is_at_rest()
-        await until(lambda: insight.connections.memory.taken == 0)
+        # That of the one whose turn it was.
+        await until(lambda: memory.taken == counted(request))
+        decoding.set()
+        await until(lambda: memory.taken == 0)
         await until(lambda: len(insight.state.work) == 0)
 
     with_broker(tmp_path, scenario)

@@ -16,7 +16,6 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 from barnabas.base.clock import Clock
@@ -221,10 +220,20 @@ class Produce:
             return self._finish(version, correlation_id, request, done)
         if begun.is_settled:
             return self._serve(version, correlation_id, request, connection, begun.guards, done)
-        verifying = partial(self._transactions.verify, begun)
-        return self._in_turns(
-            version, correlation_id, request, connection, done, begun.guards, verifying
-        )
+        kept = _kept(request)
+
+        async def produce() -> Answer | Refusal:
+            codes = await self._transactions.verify(begun)
+            left = in_turns(kept.partitions[len(done) :])
+            done.extend(
+                [
+                    await self._verified(version, kept.acks, batches, begun.guards, codes)
+                    async for batches in left
+                ]
+            )
+            return await self._finish_later(version, correlation_id, kept, done)
+
+        return self._work.answer(Pending(), f"api=PRODUCE peer={connection.peer}", produce())
 
     async def _verified(
         self, version: int, acks: int, batches: PartitionBatches, guards: Guards, codes: Codes
@@ -409,16 +418,14 @@ class Produce:
         connection: Connection,
         done: list[Done],
         guards: Guards,
-        verify: Callable[[], Awaitable[Codes]] | None = None,
     ) -> Pending:
         """Serve the partitions that are not `done` yet; others have turns between them."""
 
         async def append() -> None:
-            codes = {} if verify is None else await verify()
             left = in_turns(request.partitions[len(done) :])
             done.extend(
                 [
-                    await self._verified(version, request.acks, batches, guards, codes)
+                    await self._verified(version, request.acks, batches, guards, {})
                     async for batches in left
                 ]
             )
@@ -464,6 +471,16 @@ def _denied_first(request: ProduceRequest, denied: Denied) -> tuple[ProduceReque
     others = [each for each in request.partitions if each.topic not in denied]
     done = [Done(refusal(each.partition, denied[each.topic])) for each in refused]
     return request._replace(partitions=[*refused, *others]), done
+
+
+def _kept(request: ProduceRequest) -> ProduceRequest:
+    """The request with records of its own: it waits for another broker, and holds no buffer."""
+    return request._replace(
+        partitions=[
+            batches._replace(records=batches.records and memoryview(bytearray(batches.records)))
+            for batches in request.partitions
+        ]
+    )
 
 
 def _without_records(request: ProduceRequest) -> ProduceRequest:

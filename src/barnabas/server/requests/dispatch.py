@@ -166,23 +166,21 @@ class Dispatch:
     def _held(
         self, key: int, frame: memoryview, connection: Connection, gate: StartupGate
     ) -> Pending:
-        """Serve the request when the broker has started that far."""
-        pending = Pending(is_read=False)
+        """Serve a copy of the request when the broker has started that far."""
+        copy = bytearray(frame)
 
         async def serve() -> Answer | Refusal:
+            await gate.passed(key)
             try:
-                await gate.passed(key)
-                reply = self(frame, connection)
-                return await given(reply) if isinstance(reply, Pending) else reply or b""
+                reply = self(memoryview(copy), connection)
             except LawBroken:
                 raise
             except BarnabasError as error:
                 return Refusal(str(error))
-            finally:
-                pending.read()
+            return await given(reply) if isinstance(reply, Pending) else reply or b""
 
         what = f"api={ApiKey(key).name} peer={connection.peer}"
-        return self._work.answer(pending, what, serve())
+        return self._work.answer(Pending(), what, serve())
 
     def _rewritten(
         self, key: int, version: int, frame: memoryview, connection: Connection
@@ -235,7 +233,7 @@ class Dispatch:
     ) -> Reply:
         what = f"api={key.name} peer={connection.peer}"
         if len(body) > LARGE_REQUEST:
-            turn = self._large.turn(len(body))
+            turn = self._large.turn(len(body), among_brokers=key in EXEMPT)
             pending = Pending(turn.abandon, is_read=False)
             making = self._read_elsewhere(
                 turn, pending, key, version, correlation_id, client_id, body, connection

@@ -3,7 +3,7 @@
 As objects a request takes ten times its bytes and more, and its response about as much. So large
 requests take their turn, in two lanes, each in order of arrival: those of a few thousand partitions
 do not wait behind those of a hundred thousand. A request that waits for something else, such as a
-CreateTopics for leaders, keeps its turn for a bounded time.
+CreateTopics for leaders, keeps its turn for a bounded time. Those among brokers wait for nobody.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import Final
 VERY_LARGE: Final = 1024 * 1024
 MOST_AT_ONCE: Final = 8 * 1024 * 1024
 LONGEST_SECONDS: Final = 5.0
+_UNLIMITED: Final = 2**62
 
 
 class LargeRequests:
@@ -22,9 +23,12 @@ class LargeRequests:
     def __init__(self) -> None:
         self._large = _Lane(MOST_AT_ONCE)
         self._very_large = _Lane(0)
+        self._among_brokers = _Lane(_UNLIMITED)
 
-    def turn(self, size: int) -> "Turn":
+    def turn(self, size: int, *, among_brokers: bool = False) -> "Turn":
         """The turn of a request of `size` bytes, behind those that came before."""
+        if among_brokers:
+            return Turn(self._among_brokers, size)
         return Turn(self._large if size <= VERY_LARGE else self._very_large, size)
 
 
