@@ -83,6 +83,13 @@ def test_arrays_that_claim_more_than_was_sent_take_no_memory(site: Site) -> None
     assert found.memory_most - found.memory_before < 16 * MB
 
 
+@pytest.mark.parametrize("key", ["offsets at once", "configs at once"])
+def test_requests_with_many_elements_are_served_in_turn(site: Site, key: str) -> None:
+    found = attacked(site, key, 3, hold_s=60.0)
+    assert found.happened.facts["answered"] == 3
+    assert found.memory_most - found.memory_before < 150 * MB
+
+
 def test_the_metadata_of_members_is_given_back_with_their_sessions(site: Site) -> None:
     found = attacked(site, "groups", 40)
     assert found.memory_most - found.memory_before <= 1.2 * found.happened.sent_bytes + 16 * MB

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.log.producers import producer_state
 from barnabas.log.producers.producer_snapshot import CorruptSnapshot, SnapshotEntry, decode_snapshot
 from barnabas.log.producers.producer_state import (
     AppendedBefore,
@@ -401,3 +402,31 @@ def test_a_batch_that_is_expected_leads_to_the_same_state_by_the_short_way(
         for number, state in states.producers.items():
             assert state.batches == model.producers[number].batches
             assert state.next_sequence == model.producers[number].next_sequence
+
+
+# -- ids that somebody invents -----------------------------------------------
+
+
+def test_a_partition_knows_so_many_producers_and_forgets_those_that_do_not_write(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producer_state, "MOST_PRODUCERS", 100)
+    states = ProducerStates(DAY_MS)
+    append(states, batch(0, producer=1, attributes=TRANSACTIONAL), 0)
+    for number in range(2_000):
+        append(states, batch(number, producer=2), 2 * number + 1, timestamp=number)
+        append(states, batch(0, producer=1_000 + number), 2 * number + 2, timestamp=number)
+        assert len(states.producers) <= 100
+    # One writes all the time, one has an open transaction: both are known to the end.
+    assert states.producers[2].next_sequence == 2_000
+    assert states.first_undecided_offset == 0
+    assert {1, 2, 2_999} <= states.producers.keys()
+
+
+def test_a_producer_that_was_forgotten_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_state, "MOST_PRODUCERS", 1)
+    states = ProducerStates(DAY_MS)
+    append(states, batch(0, producer=1), 0)
+    append(states, batch(0, producer=2), 1)
+    append(states, batch(1, producer=1), 2)
+    assert states.producers.keys() == {1}

@@ -3,6 +3,7 @@
 import pytest
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.log.producers import verification
 from barnabas.log.producers.producer_state import ProducerStates
 from barnabas.log.producers.verification import UNGUARDED, VerificationGuard, Verifications
 from barnabas.wire.records.batch import TRANSACTIONAL, BatchHeader, read_header
@@ -61,6 +62,17 @@ def test_t30_idle_guards_expire() -> None:
     assert len(states.verifications) == 1
     states.expire(1000)
     assert len(states.verifications) == 0
+
+
+def test_t30_guards_that_nobody_comes_back_with_are_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(verification, "MOST_GUARDS", 10)
+    guards = Verifications()
+    for number in range(100):
+        guard = guards.begin(number, 0, 0, 0, is_epoch_bumped=False)
+    assert len(guards) == 10
+    guards.check(99, guard)
 
 
 def test_t30_without_verification_nothing_is_guarded() -> None:

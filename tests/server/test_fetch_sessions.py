@@ -7,7 +7,13 @@ import pytest
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.randomness import Random
-from barnabas.server.fetching.cached_partitions import CachedPartition, TopicKey
+from barnabas.server.fetching import cached_partitions
+from barnabas.server.fetching.cached_partitions import (
+    CachedPartition,
+    NamedPartitions,
+    Reader,
+    TopicKey,
+)
 from barnabas.server.fetching.fetch_sessions import FetchContext, FetchSessions
 from barnabas.wire.fetch.fetch_codec import (
     FetchPartition,
@@ -260,6 +266,41 @@ def test_where_there_is_no_room_the_client_goes_on_without_a_session() -> None:
     opened(sessions, ("b", 0))
     assert opened(sessions, ("c", 0)) == 0
     assert len(sessions) == 2
+
+
+def test_all_sessions_together_have_a_bounded_number_of_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cached_partitions, "MOST_CACHED", 3)
+    sessions, clock = make()
+    first = opened(sessions, ("a", 0), ("a", 1))
+    assert opened(sessions, ("b", 0), ("b", 1)) == 0  # served without a session
+    # Nor can a session grow beyond it.
+    with pytest.raises(BrokerError) as refused:
+        sessions.begin(asked(first, 1, ("a", 2), ("a", 3)), by_id=False)
+    assert refused.value.code is ErrorCode.fetch_session_id_not_found
+    assert (len(sessions), sessions.count.cached) == (0, 0)
+    # One that is not used any more makes room.
+    opened(sessions, ("a", 0), ("a", 1))
+    clock.ms += STALE_MS + 1
+    assert opened(sessions, ("b", 0), ("b", 1))
+    assert (len(sessions), sessions.count.cached) == (1, 2)
+
+
+def test_what_clients_without_sessions_name_counts_until_they_disconnect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cached_partitions, "MOST_CACHED", 3)
+    sessions, _ = make()
+    named = NamedPartitions(Reader(-1, False), 12, sessions.count)
+    request = asked(0, -1, ("a", 0), ("a", 1), ("a", 1))
+    sessions.begin(request, by_id=False, named=named)
+    sessions.begin(request, by_id=False, named=named)
+    assert (len(named), sessions.count.cached) == (2, 2)
+    assert opened(sessions, ("b", 0), ("b", 1)) == 0
+    named.close()
+    assert opened(sessions, ("b", 0), ("b", 1))
+    assert sessions.count.cached == 2
 
 
 def test_no_slots_means_no_sessions() -> None:

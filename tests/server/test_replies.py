@@ -81,3 +81,17 @@ def test_work_on_a_sent_response_is_not_cancelled_by_a_disconnect() -> None:
     waiting.pending.answer(b"here")
     waiting.pending.abandon()
     assert (waiting.told, waiting.cancelled) == ([b"here"], False)
+
+
+def test_a_reply_in_place_of_another_is_read_and_abandoned_like_it() -> None:
+    abandoned: list[str] = []
+    reply = Pending(lambda: abandoned.append("reply"), is_read=False)
+    stand_in = reply.stand_in()
+    read: list[bool] = []
+    stand_in.on_read = lambda: read.append(stand_in.is_read)
+    assert not stand_in.is_read
+    reply.read()
+    reply.read()
+    assert read == [True]
+    stand_in.abandon()
+    assert abandoned == ["reply"]

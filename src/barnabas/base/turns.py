@@ -18,3 +18,21 @@ async def in_turns(items: Iterable[T], at_once: int = AT_ONCE) -> AsyncIterator[
         yield item
         if number % at_once == 0:
             await asyncio.sleep(0)
+
+
+class Turns:
+    """The turns of one request, which may have loops in loops."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = AT_ONCE
+
+    async def each(self, items: Iterable[T], weight: int = 1) -> AsyncIterator[T]:
+        """Iterate over `items`; one of `weight` counts as so many. See `in_turns`."""
+        for item in items:
+            self._left -= weight
+            if self._left < 0:
+                self._left = AT_ONCE
+                await asyncio.sleep(0)
+            yield item

@@ -57,7 +57,7 @@ from barnabas.groups.records.classic_group_record import NO_TIMESTAMP, GroupMeta
 from barnabas.groups.records.group_records import decode
 from barnabas.groups.records.offset_record import OffsetCommit
 from barnabas.groups.shard_group import ConsumerSide, ShardGroup
-from barnabas.wire.message_codec import LONGEST_STRING
+from barnabas.wire.bounds import LONGEST_STRING
 
 log = logging.getLogger(__name__)
 

@@ -230,7 +230,7 @@ def _held(serve: Serve, frame: memoryview, connection: Connection, seconds: floa
 
 def _then(reply: Reply, do: Callable[[Answer | Refusal, Give], object]) -> Pending:
     """A reply that is complete when `do`, called with the answer of `reply`, calls `give`."""
-    later = Pending(reply.abandon if isinstance(reply, Pending) else None)
+    later = reply.stand_in() if isinstance(reply, Pending) else Pending()
 
     def give(answer: Answer | Refusal) -> None:
         if not later.abandoned:

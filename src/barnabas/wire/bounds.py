@@ -7,6 +7,7 @@ walked with its own schema: lengths are checked, nothing is built, unknown tags 
 """
 
 import dataclasses
+import math
 import struct
 import types
 import typing
@@ -16,10 +17,33 @@ from typing import Any, Final, NamedTuple
 
 from barnabas.wire.varint import Truncated, read_uvarint, uvarint
 
+# The most elements of all arrays in a request: in memory an element takes up to 400 bytes.
+MOST_ELEMENTS: Final = 1_000_000
+# As in Kafka, also where a length could be larger.
+LONGEST_STRING: Final = 0x7FFF
+
 # A range of the message, and its replacement.
 Edit = tuple[int, int, bytes]
+
+
+class Walk(list[Edit]):
+    """The edits that a walk over a message found necessary, and the elements it went past."""
+
+    __slots__ = ("elements", "most")
+
+    def __init__(self, most: float) -> None:
+        super().__init__()
+        self.elements = 0
+        self.most = most
+
+    def add(self, elements: int) -> None:
+        self.elements += elements
+        if self.elements > self.most:
+            raise Truncated(f"the message has more than {self.most:,} elements")
+
+
 # From the position of a value to the position after it; what must be edited goes on the list.
-Skip = Callable[[memoryview, int, list[Edit]], int]
+Skip = Callable[[memoryview, int, Walk], int]
 
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
@@ -44,18 +68,21 @@ _FIXED: Final = {
 
 
 class Shape(NamedTuple):
-    """How a kind of value lies in a buffer: how to step over one, and how small it can be."""
+    """How a kind of value lies in a buffer: how to step over one, how small it can be, and
+    whether all have that size.
+    """
 
     skip: Skip
     smallest: int
+    is_fixed: bool = False
 
 
-def bounded(entity: type[Any], body: memoryview) -> memoryview:
+def bounded(entity: type[Any], body: memoryview, most_elements: float = math.inf) -> memoryview:
     """`body`, a message of type `entity`, without the tagged fields which that does not know.
 
-    Raises  Truncated, if a length in it reaches past its end
+    Raises  Truncated, if a length in it reaches past its end, or if it has too many elements
     """
-    edits: list[Edit] = []
+    edits = Walk(most_elements)
     try:
         end = entity_shape(typing.cast(Any, entity)).skip(body, 0, edits)
     except struct.error as e:
@@ -63,15 +90,25 @@ def bounded(entity: type[Any], body: memoryview) -> memoryview:
     return memoryview(_edited(body, 0, end, edits)) if edits else body
 
 
-def count_elements(message: object) -> int:
-    """How many elements the arrays of a message have, with those in its structs."""
-    count = 0
+def has_more_elements(message: object, than: int) -> bool:
+    """True if the arrays of a message have more elements, with those in its structs."""
+    return _left(message, than) < 0
+
+
+def _left(message: object, allowed: int) -> int:
+    """How many more elements there may be than the message has; negative if it has too many.
+
+    Looks at no more of them than it has to.
+    """
     for name, is_struct in _arrays(typing.cast(Any, type(message))):
         array = getattr(message, name) or ()
-        count += len(array)
+        allowed -= len(array)
         if is_struct:
-            count += sum(map(count_elements, array))
-    return count
+            for each in array:
+                if allowed < 0:
+                    break
+                allowed = _left(each, allowed)
+    return allowed
 
 
 @cache
@@ -100,7 +137,7 @@ def entity_shape(entity: Any) -> Shape:
             tagged[tag] = shape.skip
     skips = [shape.skip for shape in plain]
 
-    def skip(buffer: memoryview, position: int, edits: list[Edit]) -> int:
+    def skip(buffer: memoryview, position: int, edits: Walk) -> int:
         for skip_field in skips:
             position = skip_field(buffer, position, edits)
         return _skip_tagged(buffer, position, tagged, edits) if flexible else position
@@ -124,20 +161,23 @@ def _primitive(kind: str, flexible: bool) -> Shape:
     if kind in _FIXED:
         return _fixed(_FIXED[kind])
     length = _compact_length if flexible else _LENGTHS[kind]
+    longest = LONGEST_STRING if kind == "string" else math.inf
 
-    def skip(buffer: memoryview, position: int, _: list[Edit]) -> int:
+    def skip(buffer: memoryview, position: int, _: Walk) -> int:
         size, position = length(buffer, position)
+        if size > longest:
+            raise Truncated(f"a string has {size} bytes")
         return _within(buffer, position + max(0, size))
 
     return Shape(skip, 1 if flexible else 2)
 
 
 def _fixed(size: int) -> Shape:
-    return Shape(lambda buffer, position, _: _within(buffer, position + size), size)
+    return Shape(lambda buffer, position, _: _within(buffer, position + size), size, is_fixed=True)
 
 
 def _nullable(shape: Shape) -> Shape:
-    def skip(buffer: memoryview, position: int, edits: list[Edit]) -> int:
+    def skip(buffer: memoryview, position: int, edits: Walk) -> int:
         _within(buffer, position + 1)
         there = buffer[position] < 0x80
         return shape.skip(buffer, position + 1, edits) if there else position + 1
@@ -148,12 +188,15 @@ def _nullable(shape: Shape) -> Shape:
 def _array(element: Shape, flexible: bool, nullable: bool) -> Shape:
     length = _compact_length if flexible else _int_length
 
-    def skip(buffer: memoryview, position: int, edits: list[Edit]) -> int:
+    def skip(buffer: memoryview, position: int, edits: Walk) -> int:
         count, position = length(buffer, position)
         if count < 0 and not nullable:
             raise Truncated("a list is null that cannot be")
         if count * element.smallest > len(buffer) - position:
             raise Truncated(f"there is no room for {count} elements")
+        edits.add(max(0, count))
+        if element.is_fixed:
+            return position + max(0, count) * element.smallest
         for _ in range(count):
             position = element.skip(buffer, position, edits)
         return position
@@ -161,20 +204,20 @@ def _array(element: Shape, flexible: bool, nullable: bool) -> Shape:
     return Shape(skip, 1 if flexible else 4)
 
 
-def _skip_tagged(
-    buffer: memoryview, position: int, known: dict[int, Skip], edits: list[Edit]
-) -> int:
+def _skip_tagged(buffer: memoryview, position: int, known: dict[int, Skip], edits: Walk) -> int:
     start = position
     count, position = read_uvarint(buffer, position)
+    edits.add(count)
     kept: list[bytes] = []
     edited = False
     for _ in range(count):
         tag, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)
         end = _within(buffer, position + size)
-        inner: list[Edit] = []
+        inner = Walk(edits.most)
         if tag in known:
             known[tag](buffer[:end], position, inner)
+            edits.add(inner.elements)
             value = _edited(buffer, position, end, inner)
             kept.append(uvarint(tag) + uvarint(len(value)) + value)
         edited = edited or tag not in known or bool(inner)

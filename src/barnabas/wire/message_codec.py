@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from barnabas.base.errors import BarnabasError, BrokerError, ErrorCode
-from barnabas.wire.bounds import is_array, is_nullable, nested_entity
+from barnabas.wire.bounds import LONGEST_STRING, MOST_ELEMENTS, is_array, is_nullable, nested_entity
 from barnabas.wire.varint import Truncated, read_uvarint, uvarint
 
 Buffer: TypeAlias = memoryview
@@ -24,7 +24,6 @@ Write: TypeAlias = Callable[[bytearray, Any], None]
 
 NEWEST: Final = 0x7FFF
 NEVER: Final = 0x7FFF  # the first flexible version of a schema that has none
-LONGEST_STRING: Final = 0x7FFF
 _NO_ID: Final = uuid.UUID(int=0)
 _INT8, _INT16, _INT32 = struct.Struct(">b"), struct.Struct(">h"), struct.Struct(">i")
 _NUMBERS: Final = {
@@ -291,7 +290,7 @@ def _array(element: Kind, flexible: bool, may_be_null: bool) -> Kind:
         if count < 0 and may_be_null:
             return None, position
         # Every element has a byte at least: no more are read than there can be.
-        if not 0 <= count <= len(buffer) - position:
+        if not 0 <= count <= min(len(buffer) - position, MOST_ELEMENTS):
             raise MalformedMessage(f"there is no array of {count} elements")
         values = []
         for _ in range(count):

@@ -10,6 +10,7 @@ language of those that it lacks.
 import dataclasses
 import datetime
 import io
+import math
 import struct
 import typing
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from kio.static.constants import EntityType
 
 from barnabas.base.errors import BarnabasError, ErrorCode
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.bounds import bounded, is_array, is_nullable, nested_entity
+from barnabas.wire.bounds import MOST_ELEMENTS, bounded, is_array, is_nullable, nested_entity
 from barnabas.wire.control import control_request, control_response
 from barnabas.wire.message_codec import MessageCodec
 from barnabas.wire.message_schema import Entity, at_version
@@ -65,7 +66,7 @@ def read_as_sent(key: ApiKey, version: int, body: memoryview) -> Message:
     Raises  MalformedRequest, if the body is cut short or not of that schema
     """
     try:
-        return read_body(request_type(key, version), body)
+        return read_body(request_type(key, version), body, MOST_ELEMENTS)
     except UNREADABLE as e:
         raise MalformedRequest(f"{key.name} v{version}: {type(e).__name__} {e}".rstrip()) from e
 
@@ -84,11 +85,11 @@ def write_response(key: ApiKey, version: int, correlation_id: int, response: Mes
     return b"".join((head, b"\0" if is_tagged else b"", body))
 
 
-def read_body(entity: type[Message], body: memoryview) -> Message:
+def read_body(entity: type[Message], body: memoryview, most_elements: float = math.inf) -> Message:
     """The message of this type that `body` begins with; see UNREADABLE for what it raises."""
     if issubclass(entity, Entity):
         return _codec(typing.cast(Any, entity)).decode(body)
-    body = bounded(entity, body)
+    body = bounded(entity, body, most_elements)
     return _reader(typing.cast(Any, entity))(body.toreadonly(), 0)[0]
 
 

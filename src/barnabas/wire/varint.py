@@ -1,6 +1,11 @@
 """Unsigned variable-length integers, and the strings and tags of flexible versions."""
 
+from typing import Final
+
 from barnabas.base.errors import BarnabasError
+
+# In one section: Kafka's messages have fewer than ten, and all of them are skipped on the loop.
+MOST_TAGS: Final = 1_000
 
 
 class Truncated(BarnabasError):
@@ -42,6 +47,8 @@ def uvarint(value: int) -> bytes:
 def skip_tags(buffer: memoryview, position: int) -> int:
     """The position after a section of tagged fields, whatever they hold."""
     count, position = read_uvarint(buffer, position)
+    if count > MOST_TAGS:
+        raise Truncated(f"a section has {count} tagged fields")
     for _ in range(count):
         _, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)

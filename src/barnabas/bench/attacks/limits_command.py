@@ -33,8 +33,8 @@ def limits(
         str,
         typer.Option(
             help="Attacks with one of these words in their name: batch, bomb, announced, sizes,"
-            " arrays, client ids, groups, auto-create, fetch sessions, connect, idle, stall, drip,"
-            " never read, half closed, protocols, partitions, killed."
+            " arrays, at once, client ids, groups, auto-create, fetch sessions, connect, idle,"
+            " stall, drip, never read, half closed, protocols, partitions, killed."
         ),
     ] = "",
     quick: Annotated[bool, typer.Option(help="Small attacks, in a few minutes.")] = False,

@@ -2,9 +2,11 @@
 
 import struct
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from barnabas.bench.attacks.attack import MB, Attack, Happened, Target
+from barnabas.bench.attacks.attack_run import PROBED
 from barnabas.bench.attacks.attack_sockets import (
     answer,
     asked,
@@ -18,6 +20,7 @@ from barnabas.bench.attacks.attack_sockets import (
 
 ANNOUNCED: Final = 100 * MB
 SENT_EACH: Final = 20 * MB
+NAMED: Final = 100_000  # elements of one request
 STALLED_S: Final = 2.0  # without a byte accepted, the broker reads no more
 MOST: Final = 2**31 - 1
 SIZES: Final = (MOST, 512 * MB, -1, -(2**31), 0, 3)
@@ -108,6 +111,37 @@ def client_ids(target: Target) -> Happened:
     return Happened(told, sent, {"served": served, "sent_bytes": sent})
 
 
+def offsets_at_once(target: Target) -> Happened:
+    """Each connection asks for the offsets of one partition, 100,000 times in a request."""
+    partitions = struct.pack(">i", NAMED) + struct.pack(">iq", 0, -1) * NAMED
+    request = frame(2, 1, struct.pack(">ii", -1, 1) + text(PROBED) + partitions)
+    return _asked_at_once(target, request)
+
+
+def configs_at_once(target: Target) -> Happened:
+    """Each connection asks for the properties of one topic, 10,000 times in a request."""
+    resource = struct.pack(">b", 2) + text(PROBED) + struct.pack(">i", -1)
+    body = struct.pack(">i", NAMED // 10) + resource * (NAMED // 10) + b"\1\1"
+    return _asked_at_once(target, frame(32, 3, body))
+
+
+def _asked_at_once(target: Target, request: bytes) -> Happened:
+    """All connections send the request, then read what comes back."""
+    with ThreadPoolExecutor(target.count) as clients:
+        sizes = list(clients.map(lambda _: _size_of_answer(target, request), range(target.count)))
+    answers = [size for size in sizes if size is not None]
+    told = f"answered {len(answers)} of {target.count}, {max(answers, default=0) / MB:,.1f} MB each"
+    return Happened(told, len(request) * target.count, {"answered": len(answers)})
+
+
+def _size_of_answer(target: Target, request: bytes) -> int | None:
+    try:
+        response = asked(target.port, request, target.hold_s)
+    except TimeoutError:
+        return None
+    return None if response is None else len(response)
+
+
 ATTACKS: Final = (
     Attack("announced", "{count} connections announce 100 MB, send 20 MB each and stall",
            announce, 20, 4, hold_s=3.0),
@@ -115,6 +149,10 @@ ATTACKS: Final = (
            strange_sizes, 20, 2),
     Attack("arrays", "arrays that claim 2^31 - 1 elements, 12 APIs, {count} of each",
            claimed_arrays, 50, 2),
+    Attack("offsets at once", "{count} connections that ask for 100,000 offsets each at once",
+           offsets_at_once, 30, 3, hold_s=120.0),
+    Attack("configs at once", "{count} requests that name one topic's properties 10,000 times",
+           configs_at_once, 10, 2, hold_s=120.0),
     Attack("client ids", "{count} requests, each with another client id of 32 KB",
            client_ids, 10_000, 500),
 )  # fmt: skip

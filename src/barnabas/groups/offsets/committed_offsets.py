@@ -30,7 +30,7 @@ from barnabas.groups.records.offset_record import (
     commit_record,
     key_prefix,
 )
-from barnabas.wire.message_codec import LONGEST_STRING
+from barnabas.wire.bounds import LONGEST_STRING
 
 NO_RETENTION = -1
 COMMIT_SEQUENCE = 0  # Kafka writes commits as the first batch of a producer without an id

@@ -13,11 +13,13 @@ The check of a batch depends on what is known of its producer:
     the same producer epoch   one of the last five batches again, or the next sequence
     a greater producer epoch  refused: it has been fenced
 
+At most MOST_PRODUCERS of a partition are known. For another one, one that has not written for long
+is forgotten, as if its state had expired: ids that somebody invents take bounded memory.
+
 The state is a function of the log. To truncate the log, load the last snapshot at or
 below its new end, or clear, and apply the batches from there on.
 """
 
-from collections import deque
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -28,6 +30,9 @@ from barnabas.log.producers.verification import VerificationGuard, Verifications
 from barnabas.wire.records.batch import NO_SEQUENCE, TRANSACTIONAL, BatchHeader
 
 BATCHES_REMEMBERED: Final = 5
+# Some 50 MB. A producer that is known takes 450 bytes.
+MOST_PRODUCERS: Final = 100_000
+COMPARED: Final = 8  # of them, to forget one
 NO_TRANSACTION: Final = -1
 EPOCH_BUMPED: Final = 2  # the first transaction version in which each transaction has its epoch
 
@@ -82,7 +87,7 @@ class ProducerState:
     def begin_epoch(self, producer_epoch: int) -> None:
         self.producer_epoch = producer_epoch
         self.next_sequence = 0
-        self.batches: deque[AppendedBefore] = deque(maxlen=BATCHES_REMEMBERED)
+        self.batches: list[AppendedBefore] = []
 
     def on_appended(self, base_sequence: int, base_offset: int, count: int, timestamp: int) -> None:
         """Remember a batch of so many records, outside of any transaction."""
@@ -93,6 +98,8 @@ class ProducerState:
         )
 
     def remember(self, batch: AppendedBefore) -> None:
+        if len(self.batches) == BATCHES_REMEMBERED:
+            del self.batches[0]
         self.batches.append(batch)
         self.next_sequence = (batch.last_sequence + 1) & _SEQUENCE_MASK
         self.last_timestamp = batch.timestamp
@@ -279,10 +286,25 @@ class ProducerStates:
     def _state_of(self, header: BatchHeader) -> ProducerState:
         state = self.producers.get(header.producer_id)
         if state is None:
+            if len(self.producers) >= MOST_PRODUCERS:
+                self._forget_one()
             state = self.producers[header.producer_id] = ProducerState(header.producer_epoch)
         elif state.producer_epoch != header.producer_epoch:
             state.begin_epoch(header.producer_epoch)
         return state
+
+    def _forget_one(self) -> None:
+        """Of some that have been known longest, forget the one whose last batch is oldest; the
+        others count as new. A producer with an open transaction is not forgotten.
+        """
+        known = self.producers
+        idle = (n for n, each in known.items() if each.current_txn_first_offset == NO_TRANSACTION)
+        some = list(islice(idle, COMPARED))
+        some.sort(key=lambda n: known[n].last_timestamp)
+        for number in some[1:]:
+            known[number] = known.pop(number)
+        for number in some[:1]:
+            del known[number]
 
     @property
     def oldest_transaction_ms(self) -> int | None:

@@ -9,6 +9,9 @@ from typing import Final
 
 from barnabas.base.errors import BrokerError, ErrorCode
 
+# A guard that the coordinator refuses stays until it expires. Beyond this number the oldest goes.
+MOST_GUARDS: Final = 100_000
+
 
 class VerificationGuard:
     """Equal to itself alone."""
@@ -52,6 +55,8 @@ class Verifications:
         """
         known = self._by_producer.get(producer_id)
         if known is None:
+            if len(self._by_producer) >= MOST_GUARDS:
+                del self._by_producer[next(iter(self._by_producer))]
             known = _Verification(epoch, sequence, now_ms, is_epoch_bumped)
             self._by_producer[producer_id] = known
         elif epoch > known.epoch:

@@ -20,6 +20,20 @@ TopicKey = str | uuid.UUID
 # waiting this long at first, and twice as long each time nothing came.
 FIRST_PATIENCE_MS: Final = 4
 MOST_LEFT_OUT: Final = 10_000
+# Of all clients together. A partition takes some 500 bytes.
+MOST_CACHED: Final = 1_000_000
+
+
+class CacheCount:
+    """How many partitions are cached for all clients together."""
+
+    __slots__ = ("cached",)
+
+    def __init__(self) -> None:
+        self.cached = 0
+
+    def has_room(self, more: int) -> bool:
+        return self.cached + more <= MOST_CACHED
 
 
 class Reader(NamedTuple):
@@ -162,12 +176,22 @@ class NamedPartitions(CachedPartitions):
     as long as the client's connection.
     """
 
-    __slots__ = ("memo", "version")
+    __slots__ = ("_all", "_count", "memo", "version")
 
-    def __init__(self, reader: Reader, version: int) -> None:
+    def __init__(self, reader: Reader, version: int, all_clients: CacheCount) -> None:
         super().__init__(reader, 0.0)
         self.version = version
         self.memo = PartitionMemo()
+        self._all = all_clients
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def close(self) -> None:
+        self._all.cached -= self._count
+        self._count = 0
+        super().close()
 
     def name(
         self, topics: Iterable[tuple[TopicKey, list[FetchPartition]]]
@@ -198,6 +222,8 @@ class NamedPartitions(CachedPartitions):
             for wanted in forgotten.values():
                 wanted.stir()
                 due.pop(wanted, None)
+        self._all.cached += len(named) - self._count
+        self._count = len(named)
         return named
 
 

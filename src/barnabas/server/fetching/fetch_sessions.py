@@ -15,6 +15,7 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.randomness import Random
 from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
 from barnabas.server.fetching.cached_partitions import (
+    CacheCount,
     CachedPartition,
     CachedPartitions,
     FetchSession,
@@ -85,7 +86,7 @@ class FetchContext:
 
 
 class FetchSessions:
-    """The sessions of this broker, at most `slots` of them."""
+    """The sessions of this broker, at most `slots` of them, with a bound on all partitions."""
 
     def __init__(
         self, slots: int, stale_after_ms: int, random: Random, time: MonotonicTime
@@ -95,6 +96,7 @@ class FetchSessions:
         self._random = random
         self._time = time
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
+        self.count = CacheCount()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -133,12 +135,17 @@ class FetchSessions:
             raise BrokerError(ErrorCode.invalid_fetch_session_epoch)
         if session.by_id != by_id:
             raise BrokerError(ErrorCode.fetch_session_topic_id_error)
+        before = len(session)
         for topic, partitions in _topics(request):
             session.name(topic, partitions)
         for forgotten in request.forgotten:
             key = _key(forgotten.name, forgotten.topic_id)
             for index in forgotten.partitions:
                 session.forget(key, index)
+        self.count.cached += len(session) - before
+        if not self.count.has_room(0):
+            self._end(session.session_id)
+            raise BrokerError(ErrorCode.fetch_session_id_not_found)
         del self._sessions[session.session_id]
         if not len(session):
             return FetchContext(None, False, [])
@@ -166,6 +173,9 @@ class FetchSessions:
         self, by_id: bool, reader: Reader, wanted: list[CachedPartition]
     ) -> FetchSession | None:
         """A new session, or None if there is no room: the client then sends full fetches."""
+        while not self.count.has_room(len(wanted)):
+            if not self._end_stale():
+                return None
         if len(self._sessions) >= self._slots and not self._evict(_worth(reader, len(wanted))):
             return None
         session_id = 0
@@ -174,6 +184,7 @@ class FetchSessions:
         session = FetchSession(session_id, by_id, reader, self._time.now_ms())
         for each in wanted:
             session.add(each)
+        self.count.cached += len(session)
         self._sessions[session_id] = session
         return session
 
@@ -183,25 +194,33 @@ class FetchSessions:
         That is the longest unused if it is stale, else one of a consumer if the new one is a
         follower's, else the smallest of those that are not new.
         """
+        if self._end_stale():
+            return True
         too_old_ms = self._time.now_ms() - self._stale_after_ms
+        is_follower, _ = worth
+        evictable = (
+            session
+            for session in self._sessions.values()
+            if session.created_ms < too_old_ms or (is_follower and not session.reader.is_follower)
+        )
+        least = min(evictable, key=_worth_of, default=None)
+        if least is None or _worth_of(least) >= worth:
+            return False
+        self._end(least.session_id)
+        return True
+
+    def _end_stale(self) -> bool:
+        """End the session that was unused for longest, if it is stale."""
         least = next(iter(self._sessions.values()), None)
-        if least is None or least.last_fetch.ms >= too_old_ms:
-            is_follower, _ = worth
-            evictable = (
-                session
-                for session in self._sessions.values()
-                if session.created_ms < too_old_ms
-                or (is_follower and not session.reader.is_follower)
-            )
-            least = min(evictable, key=_worth_of, default=None)
-            if least is None or _worth_of(least) >= worth:
-                return False
+        if least is None or least.last_fetch.ms >= self._time.now_ms() - self._stale_after_ms:
+            return False
         self._end(least.session_id)
         return True
 
     def _end(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            self.count.cached -= len(session)
             session.close()
 
 

@@ -5,6 +5,8 @@ not here yet is created in that log directory later, though the response is REPL
 """
 
 import logging
+from collections import Counter
+from typing import Final
 
 from kio.schema.alter_replica_log_dirs.v2.request import AlterReplicaLogDirsRequest
 from kio.schema.alter_replica_log_dirs.v2.response import (
@@ -15,22 +17,30 @@ from kio.schema.alter_replica_log_dirs.v2.response import (
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.base.turns import Turns
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 log = logging.getLogger("barnabas.moves")
 
+# Of a request that names partitions by the thousand, the reasons that are logged.
+MOST_REASONS: Final = 5
 
-def handle(
+
+async def handle(
     broker: Broker, request: AlterReplicaLogDirsRequest, _: Call
 ) -> AlterReplicaLogDirsResponse:
     codes: dict[str, dict[int, ErrorCode]] = {}
-    for log_dir in request.dirs:
-        for topic in log_dir.topics:
-            for index in topic.partitions:
-                code = _alter(broker, TopicPartition(topic.name, index), log_dir.path)
+    failed: Counter[str] = Counter()
+    turns = Turns()
+    async for log_dir in turns.each(request.dirs):
+        async for topic in turns.each(log_dir.topics):
+            async for index in turns.each(topic.partitions):
+                code = _alter(broker, TopicPartition(topic.name, index), log_dir.path, failed)
                 codes.setdefault(topic.name, {})[index] = code
+    for why, count in failed.most_common(MOST_REASONS):
+        log.info("replicas not moved count=%d why=%s", count, why)
     return AlterReplicaLogDirsResponse(
         throttle_time=NO_THROTTLE,
         results=tuple(
@@ -46,11 +56,13 @@ def handle(
     )
 
 
-def _alter(broker: Broker, partition: TopicPartition, log_dir: str) -> ErrorCode:
+def _alter(
+    broker: Broker, partition: TopicPartition, log_dir: str, failed: Counter[str]
+) -> ErrorCode:
     try:
         broker.moves.alter(partition, log_dir)
     except BrokerError as e:
-        log.info("replica not moved partition=%s to=%s why=%s", partition, log_dir, e)
+        failed[str(e)] += 1
         return e.code
     except DiskFault as fault:
         broker.failures.disk_failed(fault)

@@ -10,6 +10,7 @@ from kio.schema.consumer_group_describe.v1.response import (
 )
 
 from barnabas.base.errors import BrokerError
+from barnabas.base.turns import Turns
 from barnabas.coordinator.result import CoordinatorResult
 from barnabas.groups.consumer.consumer_messages import (
     DescribedConsumer,
@@ -26,15 +27,22 @@ from barnabas.wire.schema import NO_THROTTLE
 async def handle(
     broker: Broker, request: ConsumerGroupDescribeRequest, call: Call
 ) -> ConsumerGroupDescribeResponse:
+    turns = Turns()
+
     def operations(group_id: str) -> int:
         is_asked = request.include_authorized_operations
         return operations_if_asked(is_asked, call.access, ResourceType.GROUP, group_id)
 
-    groups = [
-        _response(await _described(broker, group_id), operations(group_id))
-        for group_id in request.group_ids
-    ]
-    return ConsumerGroupDescribeResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
+    return ConsumerGroupDescribeResponse(
+        throttle_time=NO_THROTTLE,
+        groups=tuple(
+            [
+                _response(await _described(broker, group_id), operations(group_id))
+                # A group that is named twice is in the response once.
+                async for group_id in turns.each(dict.fromkeys(request.group_ids))
+            ]
+        ),
+    )
 
 
 async def _described(broker: Broker, group_id: str) -> DescribedConsumerGroup:

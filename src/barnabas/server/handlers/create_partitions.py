@@ -1,6 +1,7 @@
 """CreatePartitions (37): a topic grows; it never shrinks."""
 
 from collections import Counter
+from typing import Final
 
 from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, CreatePartitionsTopic
 from kio.schema.create_partitions.v3.response import (
@@ -10,16 +11,20 @@ from kio.schema.create_partitions.v3.response import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId
+from barnabas.base.turns import Turns
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
 from barnabas.server.requests.mutation_quota import Mutations
 from barnabas.wire.schema import milliseconds
 
+# A change reads and writes the coordination tree: a few of them for each turn of the loop.
+_WEIGHT: Final = 20
+
 
 async def handle(
     broker: Broker, request: CreatePartitionsRequest, call: Call
 ) -> CreatePartitionsResponse:
-    mutations = Mutations(call, strict_since=3)
+    mutations, turns = Mutations(call, strict_since=3), Turns()
     named = Counter(topic.name for topic in request.topics)
     results = [
         _result(name, ErrorCode.invalid_request, "Duplicate topic in request.")
@@ -28,7 +33,7 @@ async def handle(
     ]
     results += [
         await _grow(broker, topic, request.validate_only, milliseconds(request.timeout), mutations)
-        for topic in request.topics
+        async for topic in turns.each(request.topics, _WEIGHT)
         if named[topic.name] == 1
     ]
     return CreatePartitionsResponse(throttle_time=mutations.throttle_time(), results=tuple(results))

@@ -19,6 +19,7 @@ from kio.schema.create_topics.v7.response import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId
+from barnabas.base.turns import in_turns
 from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
 from barnabas.server.cluster.configs import Configs
@@ -34,7 +35,7 @@ AT_ONCE: Final = 500
 
 async def handle(broker: Broker, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
     mutations = Mutations(call, strict_since=6)
-    wanted, failed = _check(broker, request.topics, mutations)
+    wanted, failed = await _check(broker, request.topics, mutations)
     created = await broker.topics.create_all(
         list(wanted.values()), validate_only=request.validate_only
     )
@@ -71,14 +72,14 @@ async def _results(
     return results
 
 
-def _check(
+async def _check(
     broker: Broker, topics: Iterable[CreatableTopic], mutations: Mutations
 ) -> tuple[dict[str, NewTopic], dict[str, BrokerError]]:
     """The topics to create, and the errors of the others."""
     wanted: dict[str, NewTopic] = {}
     failed: dict[str, BrokerError] = {}
     named = Counter(topic.name for topic in topics)
-    for topic in topics:
+    async for topic in in_turns(topics):
         try:
             if named[topic.name] > 1:
                 raise BrokerError(

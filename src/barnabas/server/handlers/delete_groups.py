@@ -4,18 +4,20 @@ from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.turns import Turns
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 
 async def handle(broker: Broker, request: DeleteGroupsRequest, _: Call) -> DeleteGroupsResponse:
+    turns = Turns()
     return DeleteGroupsResponse(
         throttle_time=NO_THROTTLE,
         results=tuple(
             [
                 DeletableGroupResult(group_id=group_id, error_code=await _delete(broker, group_id))
-                for group_id in dict.fromkeys(request.groups_names)
+                async for group_id in turns.each(dict.fromkeys(request.groups_names))
             ]
         ),
     )

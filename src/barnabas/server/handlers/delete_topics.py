@@ -7,17 +7,22 @@ Before version 3 clients do not know TOPIC_DELETION_DISABLED and get INVALID_REQ
 import asyncio
 import uuid
 from dataclasses import replace
+from typing import Final
 
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.turns import Turns
 from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
 from barnabas.server.requests.access import check
 from barnabas.server.requests.dispatch import Call
 from barnabas.server.requests.mutation_quota import Mutations
 from barnabas.wire.schema import milliseconds
+
+# A deletion writes to the coordination tree: a few of them for each turn of the loop.
+_WEIGHT: Final = 20
 
 
 async def handle(broker: Broker, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
@@ -27,8 +32,11 @@ async def handle(broker: Broker, request: DeleteTopicsRequest, call: Call) -> De
     else:
         asked = [(name, None) for name in call.sent.topic_names]
     timeout_ms = milliseconds(request.timeout)
-    mutations = Mutations(call, strict_since=5)
-    results = [await _delete(broker, name, topic_id, call, mutations) for name, topic_id in asked]
+    mutations, turns = Mutations(call, strict_since=5), Turns()
+    results = [
+        await _delete(broker, name, topic_id, call, mutations)
+        async for name, topic_id in turns.each(asked, _WEIGHT)
+    ]
     responses = await asyncio.gather(*(_awaited(broker, each, timeout_ms) for each in results))
     return DeleteTopicsResponse(throttle_time=mutations.throttle_time(), responses=tuple(responses))
 

@@ -1,4 +1,9 @@
-"""DescribeConfigs (32): every property of a topic or broker, its value and where that came from."""
+"""DescribeConfigs (32): every property of a topic or broker, its value and where that came from.
+
+A resource that is named twice is in the response once: a short request would have a huge response.
+"""
+
+from typing import Final
 
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_configs.v4.response import (
@@ -9,6 +14,7 @@ from kio.schema.describe_configs.v4.response import (
 )
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.turns import Turns
 from barnabas.config.config_key import ConfigEntry
 from barnabas.security.acls import Operation as Acl
 from barnabas.server.broker import Broker
@@ -17,15 +23,24 @@ from barnabas.server.requests.config_access import check_config
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
+# A topic has some forty properties, a broker two hundred: a few of them for each turn of the loop.
+_WEIGHT: Final = 200
 
-def handle(broker: Broker, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
+
+async def handle(
+    broker: Broker, request: DescribeConfigsRequest, call: Call
+) -> DescribeConfigsResponse:
+    turns = Turns()
+    named = {(each.resource_type, each.resource_name): each for each in request.resources}
     return DescribeConfigsResponse(
         throttle_time=NO_THROTTLE,
         results=tuple(
-            _resource(
-                broker, resource, request.include_synonyms, request.include_documentation, call
-            )
-            for resource in request.resources
+            [
+                _resource(
+                    broker, resource, request.include_synonyms, request.include_documentation, call
+                )
+                async for resource in turns.each(named.values(), _WEIGHT)
+            ]
         ),
     )
 
@@ -37,7 +52,7 @@ def _resource(
     code, message, entries = ErrorCode.none, "", ()
     try:
         check_config(call.access, Acl.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name)
-        wanted = asked.configuration_keys
+        wanted = frozenset(asked.configuration_keys or ())
         resource = Resource(asked.resource_type, asked.resource_name)
         entries = tuple(
             _entry(entry, synonyms, documentation)

@@ -12,6 +12,7 @@ from kio.schema.describe_groups.v5.response import (
 )
 
 from barnabas.base.errors import BrokerError
+from barnabas.base.turns import Turns
 from barnabas.coordinator.result import CoordinatorResult
 from barnabas.groups.classic import classic_messages
 from barnabas.security.acls import ResourceType
@@ -24,15 +25,22 @@ from barnabas.wire.schema import NO_THROTTLE
 async def handle(
     broker: Broker, request: DescribeGroupsRequest, call: Call
 ) -> DescribeGroupsResponse:
+    turns = Turns()
+
     def operations(group_id: str) -> int:
         is_asked = request.include_authorized_operations
         return operations_if_asked(is_asked, call.access, ResourceType.GROUP, group_id)
 
-    groups = [
-        _response(await _described(broker, group_id), operations(group_id))
-        for group_id in request.groups
-    ]
-    return DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
+    return DescribeGroupsResponse(
+        throttle_time=NO_THROTTLE,
+        groups=tuple(
+            [
+                _response(await _described(broker, group_id), operations(group_id))
+                # A group that is named twice is in the response once.
+                async for group_id in turns.each(dict.fromkeys(request.groups))
+            ]
+        ),
+    )
 
 
 async def _described(broker: Broker, group_id: str) -> classic_messages.DescribedGroup:

@@ -12,19 +12,25 @@ from kio.schema.describe_log_dirs.v4.response import (
 
 from barnabas.base.errors import DiskFault, ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.base.turns import Turns
 from barnabas.log.log import Log
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 
-def handle(broker: Broker, request: DescribeLogDirsRequest, _: Call) -> DescribeLogDirsResponse:
+async def handle(
+    broker: Broker, request: DescribeLogDirsRequest, _: Call
+) -> DescribeLogDirsResponse:
+    turns = Turns()
     is_all = request.topics is None
     logs = [*broker.logs, *broker.logs.futures] if is_all else _of(broker, request)
     return DescribeLogDirsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
-        results=tuple(_log_dir(broker, name, logs) for name in broker.logs.log_dirs),
+        results=tuple(
+            [await _log_dir(broker, name, logs, turns) for name in list(broker.logs.log_dirs)]
+        ),
     )
 
 
@@ -39,7 +45,9 @@ def _of(broker: Broker, request: DescribeLogDirsRequest) -> list[Log]:
     return sorted((log for log in found if log is not None), key=lambda log: log.partition)
 
 
-def _log_dir(broker: Broker, log_dir: str, logs: Sequence[Log]) -> DescribeLogDirsResult:
+async def _log_dir(
+    broker: Broker, log_dir: str, logs: Sequence[Log], turns: Turns
+) -> DescribeLogDirsResult:
     try:
         if fault := broker.logs.offline.get(log_dir):
             raise fault
@@ -50,7 +58,7 @@ def _log_dir(broker: Broker, log_dir: str, logs: Sequence[Log]) -> DescribeLogDi
             error_code=ErrorCode.kafka_storage_error, log_dir=log_dir, topics=()
         )
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
-    for log in logs:
+    async for log in turns.each(logs):
         topic, index = log.partition
         if log.disk.log_dir == log_dir:
             current = broker.logs.get(log.partition) or log

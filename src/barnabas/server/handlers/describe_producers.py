@@ -13,6 +13,7 @@ from kio.schema.describe_producers.v0.response import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.base.turns import Turns
 from barnabas.log.producers.producer_state import ProducerStates
 from barnabas.server.broker import Broker
 from barnabas.server.cluster.topic_names import check_topic_name
@@ -21,20 +22,43 @@ from barnabas.wire.records.batch import NO_SEQUENCE
 from barnabas.wire.schema import NO_THROTTLE
 
 
-def handle(broker: Broker, request: DescribeProducersRequest, _: Call) -> DescribeProducersResponse:
+async def handle(
+    broker: Broker, request: DescribeProducersRequest, _: Call
+) -> DescribeProducersResponse:
+    turns = Turns()
+    described: set[TopicPartition] = set()
     return DescribeProducersResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
-            TopicResponse(
-                name=topic.name,
-                partitions=tuple(
-                    _partition(broker, TopicPartition(topic.name, index))
-                    for index in topic.partition_indexes
-                ),
-            )
-            for topic in request.topics
+            [
+                TopicResponse(
+                    name=topic.name,
+                    partitions=tuple(
+                        [
+                            _once(broker, TopicPartition(topic.name, index), described)
+                            async for index in turns.each(topic.partition_indexes)
+                        ]
+                    ),
+                )
+                async for topic in turns.each(request.topics)
+            ]
         ),
     )
+
+
+def _once(
+    broker: Broker, partition: TopicPartition, described: set[TopicPartition]
+) -> PartitionResponse:
+    """A partition that is named again is refused: it may have many producers."""
+    if partition in described:
+        return PartitionResponse(
+            partition_index=partition.partition,
+            error_code=ErrorCode.invalid_request,
+            error_message="Found multiple entries for this partition.",
+            active_producers=(),
+        )
+    described.add(partition)
+    return _partition(broker, partition)
 
 
 def _partition(broker: Broker, partition: TopicPartition) -> PartitionResponse:

@@ -47,10 +47,12 @@ def handle(
         if not call.access.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
             if request.topics:
                 topics.append(_failed(name, ErrorCode.topic_authorization_failed))
+                limit -= 1
             continue
         image = broker.metadata.topic(name)
         if image is None:
             topics.append(_unknown(name))
+            limit -= 1
             continue
         wanted = [(i, p) for i, p in sorted(image.partitions.items()) if i >= first]
         topics.append(_known(broker.metadata, image, wanted[:limit], call))

@@ -2,6 +2,7 @@
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import by_topic
+from barnabas.base.turns import Turns
 from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
 from barnabas.server.requests.access import Access
@@ -19,10 +20,13 @@ from barnabas.wire.schema import NO_THROTTLE
 async def handle(
     broker: Broker, request: DescribeTransactionsRequest, call: Call
 ) -> DescribeTransactionsResponse:
+    turns = Turns()
+    # An id that is named twice is in the response once.
+    named = dict.fromkeys(request.transactional_ids)
     return DescribeTransactionsResponse(
         throttle_time=NO_THROTTLE,
         transaction_states=tuple(
-            [await _describe(broker, n, call.access) for n in request.transactional_ids]
+            [await _describe(broker, n, call.access) async for n in turns.each(named)]
         ),
     )
 

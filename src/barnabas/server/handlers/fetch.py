@@ -131,11 +131,13 @@ class Fetch:
         if request.session_epoch != NO_SESSION or request.replica_id >= 0:
             return None
         known, reader = connection.fetches, reader_of(request)
-        too_many = sum(len(topic.partitions) for topic in request.topics) > MOST_NAMED
+        count, more = self._sessions.count, sum(len(topic.partitions) for topic in request.topics)
+        kept = 0 if known is None else len(known)
+        too_many = more > MOST_NAMED or (more > kept and not count.has_room(more - kept))
         if known is None or too_many or (known.reader, known.version) != (reader, version):
             if known is not None:
                 known.close()
-            connection.fetches = None if too_many else NamedPartitions(reader, version)
+            connection.fetches = None if too_many else NamedPartitions(reader, version, count)
         return connection.fetches
 
     def _wait(self, call: FetchCall, repeated: RepeatedAt | None) -> Pending:

@@ -11,6 +11,7 @@ from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v6.response import Coordinator
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.turns import Turns
 from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
 from barnabas.server.requests.access import check
@@ -39,7 +40,8 @@ async def handle(broker: Broker, request: FindCoordinatorRequest, call: Call) ->
     keys = request.coordinator_keys if call.version >= 4 else (call.sent.key,)
     # Before version 1 only groups had coordinators.
     kind = request.key_type if call.version >= 1 else GROUP
-    found = tuple([await _find(broker, key, kind, call) for key in keys])
+    turns = Turns()
+    found = tuple([await _find(broker, key, kind, call) async for key in turns.each(keys)])
     first = found[0] if found else _failed("", ErrorCode.invalid_request, "No key is given.")
     return Found(
         found, first.error_code, first.error_message, first.node_id, first.host, first.port

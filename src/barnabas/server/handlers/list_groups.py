@@ -16,6 +16,7 @@ from barnabas.wire.schema import NO_THROTTLE
 def handle(broker: Broker, request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
     code, groups = ErrorCode.none, ()
     sees_all = call.access.may(Operation.DESCRIBE, ResourceType.CLUSTER, log_if_denied=False)
+    states, types = frozenset(request.states_filter), frozenset(request.types_filter)
     try:
         groups = tuple(
             ListedGroup(
@@ -25,7 +26,7 @@ def handle(broker: Broker, request: ListGroupsRequest, call: Call) -> ListGroups
                 group_type=group.group_type,
             )
             for shard in broker.groups.shards()
-            for group in shard.list_groups(request.states_filter, request.types_filter)
+            for group in shard.list_groups(states, types)
             if sees_all
             or call.access.may(
                 Operation.DESCRIBE, ResourceType.GROUP, group.group_id, log_if_denied=False

@@ -22,6 +22,7 @@ from kio.schema.list_offsets.v9.response import (
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import Offset
+from barnabas.base.turns import Turns
 from barnabas.replication.reading import Reading
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
@@ -44,25 +45,29 @@ _SINCE: Final = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LA
 NOT_FOUND: Final = (-1, -1)
 
 
-def handle(broker: Broker, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
-    named = Counter(
-        (topic.name, asked.partition_index)
-        for topic in request.topics
-        for asked in topic.partitions
-    )
+async def handle(broker: Broker, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
+    turns = Turns()
+    named: Counter[tuple[str, int]] = Counter()
+    async for topic in turns.each(request.topics):
+        async for asked in turns.each(topic.partitions):
+            named[topic.name, asked.partition_index] += 1
     return ListOffsetsResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=tuple(
-                    _failed(asked, ErrorCode.invalid_request)
-                    if named[topic.name, asked.partition_index] > 1
-                    else _partition(broker, topic.name, asked, request, call.version)
-                    for asked in topic.partitions
-                ),
-            )
-            for topic in request.topics
+            [
+                ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=tuple(
+                        [
+                            _failed(asked, ErrorCode.invalid_request)
+                            if named[topic.name, asked.partition_index] > 1
+                            else _partition(broker, topic.name, asked, request, call.version)
+                            async for asked in turns.each(topic.partitions)
+                        ]
+                    ),
+                )
+                async for topic in turns.each(request.topics)
+            ]
         ),
     )
 

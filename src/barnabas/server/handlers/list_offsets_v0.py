@@ -7,6 +7,7 @@ see `list_offsets`.
 from itertools import dropwhile
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
+from barnabas.base.turns import Turns
 from barnabas.replication.reading import Reading
 from barnabas.server.broker import Broker
 from barnabas.server.handlers.list_offsets import CONSUMER, EARLIEST, LATEST, replica
@@ -20,18 +21,23 @@ from barnabas.wire.old_schemas import (
 )
 
 
-def handle(broker: Broker, _: object, call: Call) -> ListOffsetsResponse:
+async def handle(broker: Broker, _: object, call: Call) -> ListOffsetsResponse:
     sent: ListOffsetsRequest = call.sent
+    turns = Turns()
     return ListOffsetsResponse(
         topics=tuple(
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=tuple(
-                    _partition(broker, topic.name, asked, sent.replica_id)
-                    for asked in topic.partitions
-                ),
-            )
-            for topic in sent.topics
+            [
+                ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=tuple(
+                        [
+                            _partition(broker, topic.name, asked, sent.replica_id)
+                            async for asked in turns.each(topic.partitions)
+                        ]
+                    ),
+                )
+                async for topic in turns.each(sent.topics)
+            ]
         )
     )
 

@@ -29,7 +29,8 @@ def handle(
             unknown_state_filters=(),
             transaction_states=(),
         )
-    now_ms = broker.clock.now_ms()
+    producers, states = frozenset(request.producer_id_filters), frozenset(request.state_filters)
+    waited_ms, now_ms = request.duration_filter, broker.clock.now_ms()
     return ListTransactionsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
@@ -41,7 +42,8 @@ def handle(
                 transaction_state=each.state.value,
             )
             for each in transactions
-            if _is_asked_for(each, request, now_ms)
+            if _is_asked_for(each, producers, states)
+            and (waited_ms < 0 or (each.start_ms >= 0 and now_ms - each.start_ms > waited_ms))
             and call.access.may(
                 Operation.DESCRIBE,
                 ResourceType.TRANSACTIONAL_ID,
@@ -52,14 +54,10 @@ def handle(
     )
 
 
-def _is_asked_for(each: TransactionMetadata, request: ListTransactionsRequest, now_ms: int) -> bool:
-    """True if a transaction passes every filter; an empty filter lets all pass."""
-    producers, states = request.producer_id_filters, request.state_filters
-    return (
-        (not producers or each.producer_id in producers)
-        and (not states or each.state.value in states)
-        and (
-            request.duration_filter < 0
-            or (each.start_ms >= 0 and now_ms - each.start_ms > request.duration_filter)
-        )
+def _is_asked_for(
+    each: TransactionMetadata, producers: frozenset[int], states: frozenset[str]
+) -> bool:
+    """True if a transaction passes both filters; an empty filter lets all pass."""
+    return (not producers or each.producer_id in producers) and (
+        not states or each.state.value in states
     )

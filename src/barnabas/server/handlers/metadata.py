@@ -7,6 +7,7 @@ authorized operations in the cluster; later it sends DescribeCluster.
 """
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from kio.schema.metadata.v12.response import (
 )
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.turns import in_turns
 from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
 from barnabas.server.cluster.metadata_cache import TopicImage, is_internal
@@ -54,13 +56,29 @@ def handle(
             if _may_describe(call, topic.name, log_if_denied=False)
         )
         return _respond(broker, request, call, known)
-    may_create = request.allow_auto_topic_creation and broker.configs.broker.bool(
-        "auto.create.topics.enable"
-    )
     if call.version < 12 and any(t.topic_id is not None or t.name is None for t in asked):
         return _response(broker, request, call, map(_not_by_id, asked))
     # A topic that is named twice is in the response once.
-    asked = tuple(dict.fromkeys(asked))
+    if len(asked) <= _AT_ONCE:
+        return _respond_named(broker, request, call, tuple(dict.fromkeys(asked)))
+
+    async def respond() -> MetadataResponse:
+        once = {topic: None async for topic in in_turns(asked)}
+        response = _respond_named(broker, request, call, tuple(once))
+        return await response if inspect.isawaitable(response) else response
+
+    return respond()
+
+
+def _respond_named(
+    broker: Broker,
+    request: MetadataRequest,
+    call: Call,
+    asked: tuple[MetadataRequestTopic, ...],
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    may_create = request.allow_auto_topic_creation and broker.configs.broker.bool(
+        "auto.create.topics.enable"
+    )
     if may_create and any(_is_missing(broker, topic, call) for topic in asked):
         return _create_and_respond(broker, request, asked, call)
     found = (_lookup(broker, topic, call) for topic in asked)
@@ -113,10 +131,13 @@ async def _create_and_respond(
     call: Call,
 ) -> MetadataResponse:
     """Create missing topics, as many as one request may; the client asks again for the others."""
-    missing = [topic.name or "" for topic in asked if _is_missing(broker, topic, call)]
+    missing: list[str] = []
+    refused: list[str] = []
+    async for topic in in_turns(asked):
+        if _is_missing(broker, topic, call):
+            name = topic.name or ""
+            (missing if _may_create(call, name) else refused).append(name)
     most = broker.configs.broker.int("barnabas.auto.create.topics.max.per.request")
-    refused = [name for name in missing if not _may_create(call, name)]
-    missing = [name for name in missing if name not in refused]
     failed = dict.fromkeys(missing[most:], ErrorCode.leader_not_available)
     failed |= dict.fromkeys(refused, ErrorCode.topic_authorization_failed)
     failed |= await _create(broker, missing[:most])

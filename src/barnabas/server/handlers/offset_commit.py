@@ -18,6 +18,7 @@ from kio.schema.offset_commit.v9.response import (
 )
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.turns import Turns
 from barnabas.groups.classic.classic_messages import CommitClaim
 from barnabas.groups.offsets.committed_offsets import NO_RETENTION
 from barnabas.groups.offsets.offset_messages import OffsetsReply, PartitionCommit, TopicCommits
@@ -31,7 +32,8 @@ _UNSET: Final = timedelta(milliseconds=-1)
 
 
 async def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
-    known = known_partitions(broker.metadata, request.topics)
+    known = await known_partitions(broker.metadata, request.topics)
+    turns = Turns()
     topics = [
         TopicCommits(
             topic.name,
@@ -43,14 +45,18 @@ async def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> Of
                     each.committed_metadata,
                     getattr(sent, "commit_timestamp", NO_TIMESTAMP),
                 )
-                for each, sent in zip(topic.partitions, sent_topic.partitions, strict=True)
+                async for each, sent in turns.each(
+                    zip(topic.partitions, sent_topic.partitions, strict=True)
+                )
                 if (topic.name, each.partition_index) in known
             ],
         )
-        for topic, sent_topic in zip(request.topics, call.sent.topics, strict=True)
+        async for topic, sent_topic in turns.each(
+            zip(request.topics, call.sent.topics, strict=True)
+        )
     ]
     reply = await _commit(broker, request, call, topics)
-    return _response(request, error_codes(reply, known))
+    return await _response(request, error_codes(reply, known))
 
 
 async def _commit(
@@ -74,22 +80,27 @@ async def _commit(
         return OffsetsReply(error=e.code)
 
 
-def _response(
+async def _response(
     request: OffsetCommitRequest, code_of: Callable[[str, int], ErrorCode]
 ) -> OffsetCommitResponse:
+    turns = Turns()
     return OffsetCommitResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=tuple(
-                    OffsetCommitResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=code_of(topic.name, each.partition_index),
-                    )
-                    for each in topic.partitions
-                ),
-            )
-            for topic in request.topics
+            [
+                OffsetCommitResponseTopic(
+                    name=topic.name,
+                    partitions=tuple(
+                        [
+                            OffsetCommitResponsePartition(
+                                partition_index=each.partition_index,
+                                error_code=code_of(topic.name, each.partition_index),
+                            )
+                            async for each in turns.each(topic.partitions)
+                        ]
+                    ),
+                )
+                async for topic in turns.each(request.topics)
+            ]
         ),
     )

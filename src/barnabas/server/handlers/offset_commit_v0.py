@@ -3,6 +3,8 @@
 Later versions commit to `__consumer_offsets`: see `offset_commit`.
 """
 
+from typing import Final
+
 from kio.schema.offset_commit.v9.request import OffsetCommitRequest, OffsetCommitRequestPartition
 from kio.schema.offset_commit.v9.response import (
     OffsetCommitResponse,
@@ -12,17 +14,21 @@ from kio.schema.offset_commit.v9.response import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.base.turns import Turns
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
+# A commit writes to the coordination tree: a few of them for each turn of the loop.
+_WEIGHT: Final = 20
+
 
 async def handle(broker: Broker, request: OffsetCommitRequest, _: Call) -> OffsetCommitResponse:
-    topics = []
-    for topic in request.topics:
+    topics, turns = [], Turns()
+    async for topic in turns.each(request.topics):
         codes = [
             (each.partition_index, await _commit(broker, request.group_id, topic.name, each))
-            for each in topic.partitions
+            async for each in turns.each(topic.partitions, _WEIGHT)
         ]
         partitions = tuple(
             OffsetCommitResponsePartition(partition_index=index, error_code=code)

@@ -12,24 +12,31 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import LeaderEpoch
+from barnabas.base.turns import Turns
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 
-def handle(
+async def handle(
     broker: Broker, request: OffsetForLeaderEpochRequest, _: Call
 ) -> OffsetForLeaderEpochResponse:
+    turns = Turns()
     return OffsetForLeaderEpochResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=tuple(
-                    _partition(broker, topic.topic, asked) for asked in topic.partitions
-                ),
-            )
-            for topic in request.topics
+            [
+                OffsetForLeaderTopicResult(
+                    topic=topic.topic,
+                    partitions=tuple(
+                        [
+                            _partition(broker, topic.topic, asked)
+                            async for asked in turns.each(topic.partitions)
+                        ]
+                    ),
+                )
+                async for topic in turns.each(request.topics)
+            ]
         ),
     )
 

@@ -14,7 +14,7 @@ is known from 11 on; from 12 on the broker adds partitions to transactions (KIP-
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -24,6 +24,7 @@ from barnabas.base.errors import BarnabasError, BrokerError, DiskFault, ErrorCod
 from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import TopicPartition
 from barnabas.base.offload import Offload
+from barnabas.base.turns import AT_ONCE, in_turns
 from barnabas.log.log import Appended
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
@@ -191,6 +192,8 @@ class Produce:
     ) -> Reply:
         """Serve the partitions behind those that are `done`."""
         left = request.partitions[len(done) :]
+        if len(left) > AT_ONCE:
+            return self._in_turns(version, correlation_id, request, connection, done, guards)
         for batches in left:
             leader = self._replicas.find(batches.topic, batches.partition)
             if leader is not None and leader.must_block(batches.records):
@@ -224,10 +227,11 @@ class Produce:
 
         async def produce() -> Answer | Refusal:
             codes = found if isinstance(found, Mapping) else await found
+            left = in_turns(kept.partitions[len(done) :])
             done.extend(
                 [
                     await self._verified(version, kept.acks, batches, begun.guards, codes)
-                    for batches in kept.partitions[len(done) :]
+                    async for batches in left
                 ]
             )
             return await self._finish_later(version, correlation_id, kept, done)
@@ -315,8 +319,7 @@ class Produce:
             topics = _by_topic(request, [each.produced for each in done])
             return self._reply(version, correlation_id, request.acks, topics)
         # The records are in the log: a delayed operation must not keep their receive buffer.
-        named = [batches._replace(records=None) for batches in request.partitions]
-        request = request._replace(partitions=named)
+        request = _without_records(request)
 
         def respond(codes: Sequence[ErrorCode]) -> bytes:
             fared = iter(codes)
@@ -400,17 +403,60 @@ class Produce:
         guards: Guards,
     ) -> Pending:
         """Serve the partitions that are not `done` yet; their large batches wait for each other."""
-        kept = _kept(request)
 
-        async def produce() -> Answer | Refusal:
+        async def append() -> None:
             appends = (
-                self._append.append_in_thread(version, kept.acks, batches, guards)
-                for batches in kept.partitions[len(done) :]
+                self._append.append_in_thread(version, request.acks, batches, guards)
+                for batches in request.partitions[len(done) :]
             )
             done.extend(await asyncio.gather(*appends))
-            return await self._finish_later(version, correlation_id, kept, done)
 
-        return self._work.answer(Pending(), f"api=PRODUCE peer={connection.peer}", produce())
+        return self._later(version, correlation_id, request, connection, done, append)
+
+    def _in_turns(
+        self,
+        version: int,
+        correlation_id: int,
+        request: ProduceRequest,
+        connection: Connection,
+        done: list[Done],
+        guards: Guards,
+    ) -> Pending:
+        """Serve the partitions that are not `done` yet; others have turns between them."""
+
+        async def append() -> None:
+            left = in_turns(request.partitions[len(done) :])
+            done.extend(
+                [
+                    await self._verified(version, request.acks, batches, guards, {})
+                    async for batches in left
+                ]
+            )
+
+        return self._later(version, correlation_id, request, connection, done, append)
+
+    def _later(
+        self,
+        version: int,
+        correlation_id: int,
+        request: ProduceRequest,
+        connection: Connection,
+        done: list[Done],
+        append: Callable[[], Awaitable[None]],
+    ) -> Pending:
+        """Answer after `append`, which needs the receive buffer; followers may take longer."""
+        pending, named = Pending(is_read=False), _without_records(request)
+
+        async def produce() -> Answer | Refusal:
+            nonlocal append
+            try:
+                await append()
+            finally:
+                del append
+                pending.read()
+            return await self._finish_later(version, correlation_id, named, done)
+
+        return self._work.answer(pending, f"api=PRODUCE peer={connection.peer}", produce())
 
     async def _finish_later(
         self, version: int, correlation_id: int, request: ProduceRequest, done: list[Done]
@@ -431,13 +477,18 @@ def _denied_first(request: ProduceRequest, denied: Denied) -> tuple[ProduceReque
 
 
 def _kept(request: ProduceRequest) -> ProduceRequest:
-    """The request with records of its own: the receive buffer is used for what comes next."""
+    """The request with records of its own: it waits for another broker, and holds no buffer."""
     return request._replace(
         partitions=[
             batches._replace(records=batches.records and memoryview(bytearray(batches.records)))
             for batches in request.partitions
         ]
     )
+
+
+def _without_records(request: ProduceRequest) -> ProduceRequest:
+    named = [batches._replace(records=None) for batches in request.partitions]
+    return request._replace(partitions=named)
 
 
 def _by_topic(request: ProduceRequest, produced: list[PartitionProduced]) -> Topics:

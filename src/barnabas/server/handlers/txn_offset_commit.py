@@ -49,7 +49,7 @@ _RETRIED: Final = frozenset(
 async def handle(
     broker: Broker, request: TxnOffsetCommitRequest, call: Call
 ) -> TxnOffsetCommitResponse:
-    known = known_partitions(broker.metadata, request.topics)
+    known = await known_partitions(broker.metadata, request.topics)
     try:
         reply = await _commit(broker, request, call.version, known)
     except BrokerError as e:

@@ -4,17 +4,21 @@ Only the controller does. Version notes. Version 0 has `allow_downgrade` where v
 of upgrade, and `validate_only`.
 """
 
+from collections import Counter
 from typing import Any, Final
 
 from kio.schema.update_features.v1.request import FeatureUpdateKey, UpdateFeaturesRequest
 from kio.schema.update_features.v1.response import UpdatableFeatureResult, UpdateFeaturesResponse
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.turns import Turns
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
 UPGRADE_ONLY: Final = 1
+# An update reads the coordination tree: a few of them for each turn of the loop.
+_WEIGHT: Final = 20
 
 
 async def handle(
@@ -25,10 +29,16 @@ async def handle(
     except BrokerError as e:
         return _response(e.code, e.message, ())
     sent: Any = call.sent
+    turns, updates = Turns(), request.feature_updates
+    named = Counter(update.feature for update in updates)
     results = tuple(
         [
             await _update(broker, update, _allows_downgrade(old, call.version), request)
-            for update, old in zip(request.feature_updates, sent.feature_updates, strict=True)
+            if named[update.feature] == 1
+            else _named_twice(update.feature)
+            async for update, old in turns.each(
+                zip(updates, sent.feature_updates, strict=True), _WEIGHT
+            )
         ]
     )
     return _response(ErrorCode.none, None, results)
@@ -51,6 +61,14 @@ async def _update(
         )
     return UpdatableFeatureResult(
         feature=update.feature, error_code=ErrorCode.none, error_message=None
+    )
+
+
+def _named_twice(feature: str) -> UpdatableFeatureResult:
+    return UpdatableFeatureResult(
+        feature=feature,
+        error_code=ErrorCode.invalid_request,
+        error_message="Found multiple entries for this feature.",
     )
 
 

@@ -5,7 +5,7 @@ library, and of requests that a shortcut serves only some are timed.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import cache
 from typing import Any, Final
@@ -73,7 +73,15 @@ class ApiStatistics:
 class RequestStatistics:
     """Of all APIs, by their numbers, and of all connections together."""
 
-    __slots__ = ("before_any", "by_api", "received_bytes", "refused", "sent_bytes", "stopwatch")
+    __slots__ = (
+        "before_any",
+        "by_api",
+        "received_bytes",
+        "refused",
+        "sent_bytes",
+        "shortcuts",
+        "stopwatch",
+    )
 
     def __init__(self, stopwatch: Stopwatch = machine_stopwatch) -> None:
         self.stopwatch = stopwatch
@@ -82,12 +90,19 @@ class RequestStatistics:
         self.received_bytes = 0
         self.sent_bytes = 0
         self.refused = 0  # requests that nobody could answer
+        self.shortcuts = 0  # that connections keep for requests that are repeated
 
     def count_errors(self, key: int, response: Message) -> None:
         """Count each error code of a response."""
         errors = self.by_api[key].errors
         for code in error_codes(response):
             errors[code] += 1
+
+    def add_errors(self, key: int, counted: Mapping[int, int]) -> None:
+        """Add the error codes of a response that are counted already."""
+        errors = self.by_api[key].errors
+        for code, count in counted.items():
+            errors[code] += count
 
 
 def error_codes(message: Any) -> Iterator[int]:

@@ -14,6 +14,7 @@ request.
 import asyncio
 import logging
 import struct
+from functools import partial
 from typing import Final
 
 from barnabas.base.errors import BarnabasError, LawBroken
@@ -225,6 +226,7 @@ class Connection(asyncio.BufferedProtocol):
             self._throttling.cancel()
         self._writer = None
         self._queue.abandon()
+        self._known.forget()
         if self.fetches is not None:
             self.fetches.close()
         self._registry.lost(self)
@@ -419,7 +421,9 @@ class Connection(asyncio.BufferedProtocol):
         pending.since = self._statistics.stopwatch()
         self._queue.append(pending)
         pending.deliver_to(self._answered)
-        if self.taken and not pending.next_may_begin:
+        if not pending.is_read:
+            self._lend_buffer(pending)
+        elif self.taken and not pending.next_may_begin:
             # Members that join a group wait for minutes, and their requests may be large.
             self._loop.call_soon(self._give_back, False)
 
@@ -546,6 +550,15 @@ class Connection(asyncio.BufferedProtocol):
             self.shrink_buffer()
         elif has_served and self.taken:
             self._memory.give_back(self, 0)
+
+    def _lend_buffer(self, pending: Pending) -> None:
+        """Leave the buffer to a request that is still read, and receive the next one in another.
+
+        Its memory counts until then, also if the connection is lost.
+        """
+        taken, self.taken = self.taken, 0
+        self._received.detach()
+        pending.on_read = partial(self._memory.give_back, self, taken)
 
     def shrink_buffer(self) -> None:
         """Use a small buffer again: none of the requests in this one is needed any more."""

@@ -8,6 +8,10 @@ from barnabas.server.requests.fast_path import Shortcut
 from barnabas.wire.apis import ApiKey
 
 MOST_SHORTCUTS: Final = 1_000
+# Of all connections together: some 200 MB, if all are as long as they may be. Beyond, a connection
+# has a few.
+MANY_SHORTCUTS: Final = 100_000
+FEW_SHORTCUTS: Final = 8
 # Requests begin with names, which are short; one that tags make longer is not remembered.
 LONGEST_SHORTCUT: Final = 1_024
 _HEAD = struct.Struct(">ii")  # API and version, correlation id
@@ -35,14 +39,20 @@ class KnownRequests:
             return
         api_and_version, _ = _HEAD.unpack_from(frame)
         api = self._statistics.by_api[api_and_version >> 16]
-        if len(self.shortcuts) >= MOST_SHORTCUTS or api is not self.api:
-            self.shortcuts.clear()
+        statistics = self._statistics
+        is_many = statistics.shortcuts >= MANY_SHORTCUTS
+        most = FEW_SHORTCUTS if is_many else MOST_SHORTCUTS
+        if len(self.shortcuts) >= most or api is not self.api:
+            self.forget()
         self.size = size
         self.api = api
         self.is_produce = api_and_version >> 16 == ApiKey.PRODUCE
+        before = len(self.shortcuts)
         self.shortcuts[bytes(frame[8:size])] = (api_and_version, shortcut)
+        statistics.shortcuts += len(self.shortcuts) - before
 
     def forget(self) -> None:
         """Serve every frame the long way again."""
+        self._statistics.shortcuts -= len(self.shortcuts)
         self.shortcuts.clear()
         self.size = 0

@@ -126,6 +126,12 @@ class ReceiveBuffer:
         self.granted = FIRST_BUFFER
         self._replace(FIRST_BUFFER)
 
+    def detach(self) -> None:
+        """Go on in another buffer: somebody still needs the frames in this one."""
+        self._replace(max(FIRST_BUFFER, self.end - self.start))
+        self.granted = self.capacity
+        self._last_large = 0
+
     @property
     def may_read_ahead(self) -> bool:
         """True if small frames follow each other so fast that a larger buffer saves reads."""

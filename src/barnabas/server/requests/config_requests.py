@@ -2,15 +2,19 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.base.turns import Turns
 from barnabas.security.acls import Operation
 from barnabas.server.cluster.config_admin import Resource, check_once
 from barnabas.server.requests.config_access import check_config
 from barnabas.server.requests.dispatch import Call
 
 Response = TypeVar("Response")
+
+# A change reads and writes the coordination tree: a few of them for each turn of the loop.
+_WEIGHT: Final = 20
 
 
 async def alter_each(
@@ -22,7 +26,7 @@ async def alter_each(
     """The responses for the resources, in their order."""
     named = Counter((each.resource_type, each.resource_name) for each in resources)
     responses = []
-    for sent in resources:
+    async for sent in Turns().each(resources, _WEIGHT):
         resource = Resource(sent.resource_type, sent.resource_name)
         code, message = ErrorCode.none, None
         try:

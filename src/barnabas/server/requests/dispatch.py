@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import logging
 import struct
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,15 +21,16 @@ from barnabas.base.offload import InlineOffload, Offload
 from barnabas.replication.replicas import Replicas
 from barnabas.security.authorizer import Authorizer
 from barnabas.security.client_quotas import ClientMeters
-from barnabas.server.metrics.request_statistics import RequestStatistics
+from barnabas.server.metrics.request_statistics import RequestStatistics, error_codes
 from barnabas.server.network.connection import Connection
 from barnabas.server.requests.access import EVERYTHING, Access, Rights, admit, joined
+from barnabas.server.requests.large_requests import LargeRequests, Turn
 from barnabas.server.requests.old_formats import is_old_format, newer_request, older_answer
 from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply, Work, given
 from barnabas.server.requests.request_throttle import EXEMPT, Throttle, after
 from barnabas.server.requests.startup_gate import StartupGate
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.bounds import count_elements
+from barnabas.wire.bounds import has_more_elements
 from barnabas.wire.schema import MalformedRequest, Message, newest, read_as_sent, write_response
 from barnabas.wire.varint import Truncated, skip_tags
 
@@ -38,6 +40,8 @@ _HEADER = struct.Struct(">hhih")
 # Larger requests, and responses with more elements, are decoded and encoded in a thread.
 LARGE_REQUEST: Final = 32 * 1024
 LARGE_RESPONSE: Final = 1000
+# These wait for other clients; what they bring is bounded with its group.
+_WAIT_FOR_CLIENTS: Final = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
 
 
 class UnsupportedRequest(BarnabasError):
@@ -93,6 +97,7 @@ class Dispatch:
         self._throttle = throttle
         self._replicas = Replicas() if replicas is None else replicas
         self._rewriting = asyncio.Lock()
+        self._large = LargeRequests()
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply:
         """Serve one frame; see `connection_ports.Serve`."""
@@ -180,15 +185,18 @@ class Dispatch:
     def _rewritten(
         self, key: int, version: int, frame: memoryview, connection: Connection
     ) -> Reply:
-        """Serve a copy of the request in a version with record batches.
+        """Serve the request in a version with record batches.
 
         One at a time, away from the loop: the records of a request become objects.
         """
-        copy = bytes(frame)
+        pending = Pending(is_read=False)
 
         async def serve() -> Answer | Refusal:
             async with self._rewriting:
-                request = await self._offload(partial(newer_request, key, version, copy))
+                if pending.abandoned:
+                    return b""
+                request = await self._offload(lambda: newer_request(key, version, bytes(frame)))
+            pending.read()
             reply = self(memoryview(request.frame), connection)
             answer = await given(reply) if isinstance(reply, Pending) else reply or b""
             if isinstance(answer, Refusal):
@@ -208,9 +216,11 @@ class Dispatch:
                 raise
             except BarnabasError as error:
                 return Refusal(str(error))
+            finally:
+                pending.read()
 
         what = f"api={ApiKey(key).name} peer={connection.peer}"
-        return self._work.answer(Pending(), what, refusing())
+        return self._work.answer(pending, what, refusing())
 
     def _message(
         self,
@@ -221,43 +231,60 @@ class Dispatch:
         body: memoryview,
         connection: Connection,
     ) -> Reply:
-        response: Message | Awaitable[Message]
+        what = f"api={key.name} peer={connection.peer}"
         if len(body) > LARGE_REQUEST:
-            copy = bytes(body)
-            response = self._read_elsewhere(key, version, client_id, copy, connection)
-        else:
-            began = 0 if self._throttle is None else self._throttle.stopwatch()
-            sent = read_as_sent(key, version, body)
-            response = self._handled(key, version, sent, newest, client_id, connection, began)
-        if not inspect.isawaitable(response) and count_elements(response) <= LARGE_RESPONSE:
+            turn = self._large.turn(len(body), among_brokers=key in EXEMPT)
+            pending = Pending(turn.abandon, is_read=False)
+            making = self._read_elsewhere(
+                turn, pending, key, version, correlation_id, client_id, body, connection
+            )
+            return self._work.answer(pending, what, making)
+        began = 0 if self._throttle is None else self._throttle.stopwatch()
+        sent = read_as_sent(key, version, body)
+        response = self._handled(key, version, sent, newest, client_id, connection, began)
+        if not inspect.isawaitable(response) and not has_more_elements(response, LARGE_RESPONSE):
             self._statistics.count_errors(key, response)
             return write_response(key, version, correlation_id, response)
-        what = f"api={key.name} peer={connection.peer}"
         making = self._later(key, version, correlation_id, response)
         return self._work.answer(Pending(), what, making)
 
     async def _read_elsewhere(
         self,
+        turn: Turn,
+        pending: Pending,
         key: ApiKey,
         version: int,
+        correlation_id: int,
         client_id: str | None,
-        body: bytes,
+        body: memoryview,
         connection: Connection,
-    ) -> Message:
-        """Decode a large request in a thread, so that no other client waits for it."""
+    ) -> Answer | Refusal:
+        """Serve a large request in its turn; decode it in a thread, so that no other client waits
+        for it.
+        """
 
         def read() -> tuple[Message, Message]:
-            sent = read_as_sent(key, version, memoryview(body))
+            sent = read_as_sent(key, version, body)
             return sent, newest(key, sent)
 
-        sent, request = await self._offload(read)
+        try:
+            await turn.begun()
+            sent, request = await self._offload(read)
+            pending.read()
+            if key in _WAIT_FOR_CLIENTS:
+                turn.end()
 
-        def adapted(key: ApiKey, admitted: Message) -> Message:
-            return request if admitted is sent else newest(key, admitted)
+            def adapted(key: ApiKey, admitted: Message) -> Message:
+                return request if admitted is sent else newest(key, admitted)
 
-        began = 0 if self._throttle is None else self._throttle.stopwatch()
-        response = self._handled(key, version, sent, adapted, client_id, connection, began)
-        return await response if inspect.isawaitable(response) else response
+            began = 0 if self._throttle is None else self._throttle.stopwatch()
+            response = self._handled(key, version, sent, adapted, client_id, connection, began)
+            return await self._later(key, version, correlation_id, response)
+        except MalformedRequest as error:
+            return Refusal(str(error))
+        finally:
+            turn.end()
+            pending.read()
 
     def _handled(
         self,
@@ -295,13 +322,15 @@ class Dispatch:
         self, key: ApiKey, version: int, correlation_id: int, response: Message | Awaitable[Any]
     ) -> Answer | Refusal:
         if inspect.isawaitable(response):
-            try:
-                response = await response
-            except MalformedRequest as error:
-                return Refusal(str(error))
-        self._statistics.count_errors(key, response)
+            response = await response
         write = partial(write_response, key, version, correlation_id, response)
-        return await self._offload(write) if count_elements(response) > LARGE_RESPONSE else write()
+        if not has_more_elements(response, LARGE_RESPONSE):
+            self._statistics.count_errors(key, response)
+            return write()
+        count: Callable[[], Counter[int]] = partial(Counter, error_codes(response))
+        errors = await self._offload(count)
+        self._statistics.add_errors(key, errors)
+        return await self._offload(write)
 
 
 def _client_id(frame: memoryview, length: int) -> str | None:

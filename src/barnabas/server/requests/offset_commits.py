@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from barnabas.base.errors import ErrorCode
+from barnabas.base.turns import Turns
 from barnabas.groups.offsets.offset_messages import OffsetsReply
 from barnabas.server.cluster.metadata_cache import MetadataCache
 
@@ -22,17 +23,18 @@ class CommittedTopic(Protocol):
     def partitions(self) -> Iterable[CommittedPartition]: ...
 
 
-def known_partitions(
+async def known_partitions(
     metadata: MetadataCache, topics: Iterable[CommittedTopic]
 ) -> set[tuple[str, int]]:
-    """The partitions that exist when the request arrives; only these are committed."""
-    return {
-        (topic.name, each.partition_index)
-        for topic in topics
-        if (image := metadata.topic(topic.name)) is not None
-        for each in topic.partitions
-        if each.partition_index in image.partitions
-    }
+    """The partitions of a request that exist; only these are committed."""
+    turns = Turns()
+    known: set[tuple[str, int]] = set()
+    async for topic in turns.each(topics):
+        image = metadata.topic(topic.name)
+        async for each in turns.each(topic.partitions):
+            if image is not None and each.partition_index in image.partitions:
+                known.add((topic.name, each.partition_index))
+    return known
 
 
 def error_codes(

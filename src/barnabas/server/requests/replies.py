@@ -27,17 +27,34 @@ class Pending:
     """An answer that will come later: given once, taken once, or abandoned by its connection.
 
     `next_may_begin`: all is done that the connection's next request could be in the way of.
+    `is_read` is false while the frame of the request is still needed: then `read` must be called,
+    and until then the connection leaves the frame its buffer.
     """
 
-    __slots__ = ("_on_abandoned", "_receiver", "abandoned", "given", "next_may_begin", "since")
+    __slots__ = (
+        "_on_abandoned",
+        "_receiver",
+        "abandoned",
+        "given",
+        "is_read",
+        "next_may_begin",
+        "on_read",
+        "since",
+    )
 
     def __init__(
-        self, on_abandoned: Callable[[], object] | None = None, *, next_may_begin: bool = False
+        self,
+        on_abandoned: Callable[[], object] | None = None,
+        *,
+        next_may_begin: bool = False,
+        is_read: bool = True,
     ) -> None:
         self.given: Answer | Refusal | None = None
         self._receiver: Callable[[Answer | Refusal], None] | None = None
         self._on_abandoned = on_abandoned
         self.next_may_begin = next_may_begin
+        self.is_read = is_read
+        self.on_read: Callable[[], object] | None = None
         self.since = 0  # when the wait began, for the connection's statistics
         self.abandoned = False
 
@@ -57,6 +74,19 @@ class Pending:
             receiver(self.given)
         else:
             self._receiver = receiver
+
+    def stand_in(self) -> "Pending":
+        """A reply that its connection gets in place of this one: abandoned and read like it."""
+        other = Pending(self.abandon, next_may_begin=self.next_may_begin, is_read=self.is_read)
+        self.on_read = other.read
+        return other
+
+    def read(self) -> None:
+        """The frame is decoded, or not needed: its bytes may go."""
+        on_read, self.on_read = self.on_read, None
+        self.is_read = True
+        if on_read is not None:
+            on_read()
 
     def abandon(self) -> None:
         """Cancel the work on the response: the client is gone."""

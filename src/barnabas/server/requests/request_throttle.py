@@ -105,7 +105,7 @@ class Throttle:
         took = self.stopwatch() - began
         if not isinstance(reply, Pending):
             return self._measured(version, frame_size, reply, meters, took, client, is_produce)
-        later = Pending(reply.abandon, next_may_begin=reply.next_may_begin)
+        later = reply.stand_in()
 
         def on_answer(answer: Answer | Refusal) -> None:
             if isinstance(answer, Refusal):

@@ -11,11 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from barnabas.wire.varint import Truncated, read_uvarint, skip_tags, uvarint
+from barnabas.wire.varint import MOST_TAGS, Truncated, read_uvarint, skip_tags, uvarint
 
 FLEXIBLE: Final = 12
 BY_TOPIC_ID: Final = 13
 NO_REPLICA: Final = -1
+# The most topics and partitions of a request: it is read in one turn of the event loop.
+MOST_FETCHED: Final = 100_000
 
 Buffer = bytes | bytearray | memoryview
 
@@ -96,7 +98,7 @@ def read_fetch(
 class _Reader:
     """Goes once through a request, from field to field."""
 
-    __slots__ = ("_flexible", "_frame", "_memo", "_position", "_read", "_version")
+    __slots__ = ("_flexible", "_frame", "_left", "_memo", "_position", "_read", "_version")
 
     def __init__(
         self, version: int, frame: memoryview, position: int, memo: PartitionMemo | None
@@ -107,6 +109,7 @@ class _Reader:
         self._flexible = version >= FLEXIBLE
         self._frame = frame
         self._position = position
+        self._left = MOST_FETCHED
 
     def request(self) -> FetchRequest:
         version = self._version
@@ -204,6 +207,8 @@ class _Reader:
     def _last_tags(self, replica_id: int) -> int:
         """Steps over the request's own tags; the replica's id is among them from version 15 on."""
         count, self._position = read_uvarint(self._frame, self._position)
+        if count > MOST_TAGS:
+            raise Truncated(f"a section has {count} tagged fields")
         for _ in range(count):
             tag, self._position = read_uvarint(self._frame, self._position)
             size, self._position = read_uvarint(self._frame, self._position)
@@ -225,7 +230,8 @@ class _Reader:
             count = length - 1
         else:
             (count,) = self._take(_INT)
-        if count < 0:
+        self._left -= count
+        if count < 0 or self._left < 0:
             raise Truncated(f"a list of {count} elements")
         return count
 

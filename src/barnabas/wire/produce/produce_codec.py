@@ -7,11 +7,14 @@ agrees with kio's schemas: a test compares the two, version by version.
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.base.errors import ErrorCode
 from barnabas.wire.produce.plain_batch import FLEXIBLE, Answer, find_records
 from barnabas.wire.varint import Truncated, read_uvarint, skip_tags, uvarint
+
+# The most topics or partitions of a request: it is read in one turn of the event loop.
+MOST_PRODUCED: Final = 100_000
 
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
@@ -113,13 +116,13 @@ def _read_classic(frame: memoryview, position: int) -> ProduceRequest:
     acks, timeout_ms, topics = _ACKS_TIMEOUT_COUNT.unpack_from(frame, position)
     position += 10
     partitions: list[PartitionBatches] = []
-    for _ in range(topics):
+    for _ in range(_checked(topics)):
         (length,) = _SHORT.unpack_from(frame, position)
         position += 2
         topic = _text(frame, position, length)
         (count,) = _INT.unpack_from(frame, position + length)
         position += length + 4
-        for _ in range(count):
+        for _ in range(_checked(count, len(partitions))):
             index, size = _INDEX_SIZE.unpack_from(frame, position)
             position += 8
             records = None
@@ -139,11 +142,11 @@ def _read_flexible(frame: memoryview, position: int) -> ProduceRequest:
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
     topics, position = read_uvarint(frame, position + 6)
     partitions: list[PartitionBatches] = []
-    for _ in range(topics - 1):
+    for _ in range(_checked(topics - 1)):
         length, position = read_uvarint(frame, position)
         topic = _text(frame, position, length - 1)
         count, position = read_uvarint(frame, position + length - 1)
-        for _ in range(count - 1):
+        for _ in range(_checked(count - 1, len(partitions))):
             (index,) = _INT.unpack_from(frame, position)
             size, position = read_uvarint(frame, position + 4)
             records = None
@@ -155,6 +158,13 @@ def _read_flexible(frame: memoryview, position: int) -> ProduceRequest:
         position = skip_tags(frame, position)
     skip_tags(frame, position)
     return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
+
+
+def _checked(count: int, before: int = 0) -> int:
+    """The count of a list, unless that and those before it are too many."""
+    if before + count > MOST_PRODUCED:
+        raise Truncated(f"a Produce request has more than {MOST_PRODUCED:,} elements")
+    return count
 
 
 def _slice(frame: memoryview, position: int, size: int) -> memoryview:
