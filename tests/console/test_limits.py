@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from barnabas.console.console_options import ConsoleOptions
 from barnabas.console.console_state import ConsoleState
 from barnabas.console.pages import sign_in_page
+from barnabas.console.web import access
 from barnabas.console.web.limits import Attempts, Crowded, Places
 from tests.console.conftest import Visitor, running_console
 from tests.console.test_web import NOBODY, OWN, ask, cookie_of, served
@@ -83,7 +84,7 @@ def test_attempts_of_very_many_addresses_are_bounded() -> None:
 def test_passwords_are_not_guessed_in_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
     present: list[int] = [0]
     compared: list[int] = []
-    is_same = sign_in_page.is_same
+    is_same = access.is_same
 
     def counted(given: str, password: str) -> bool:
         compared.append(present[0])

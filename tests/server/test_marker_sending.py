@@ -16,7 +16,8 @@ from barnabas.base.safeguards import IN_FORCE
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.coordinator.active_shard import CoordinatorPorts
 from barnabas.purgatory.timer import Timer
-from barnabas.server.transactions.marker_channels import Marker, MarkerChannels, Results
+from barnabas.server.transactions.marker_channels import Marker, MarkerChannels
+from barnabas.server.transactions.marker_writer import Results
 from barnabas.server.transactions.transaction_coordinator import (
     LONGEST_AGAIN_S,
     TransactionCoordinator,

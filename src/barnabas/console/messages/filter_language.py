@@ -158,7 +158,8 @@ def _check(tree: ast.expr) -> None:
 
 def _check_depth(tree: ast.expr) -> None:
     """Raises WrongFilter for an expression that Python could not evaluate step by step"""
-    depth, level = 0, [tree]
+    level: list[ast.AST] = [tree]
+    depth = 0
     while level := [child for node in level for child in ast.iter_child_nodes(node)]:
         depth += 1
         if depth > _DEEPEST:

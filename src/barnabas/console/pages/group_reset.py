@@ -10,8 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from barnabas.base.errors import ErrorCode
-from barnabas.base.ids import TopicPartition
-from barnabas.cli.admin.admin_requests import by_topic
+from barnabas.base.ids import TopicPartition, by_topic
 from barnabas.cli.groups.groups_requests import delete_offsets
 from barnabas.cli.groups.groups_reset import (
     Change,
