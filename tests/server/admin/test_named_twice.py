@@ -32,8 +32,8 @@ def test_a_resource_is_described_once(client: Client, topic: str) -> None:
     [(ApiKey.DESCRIBE_GROUPS, "groups"), (ApiKey.CONSUMER_GROUP_DESCRIBE, "group_ids")],
 )
 def test_a_group_is_described_once(client: Client, key: ApiKey, field: str) -> None:
-    named: dict[str, Any] = {field: ("one", "two") * TIMES}
-    response = client.call(key, **named)
+    asked: dict[str, Any] = {field: ("one", "two") * TIMES}
+    response = client.call(key, **asked)
     assert [group.group_id for group in response.groups] == ["one", "two"]
 
 
