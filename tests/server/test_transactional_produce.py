@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from barnabas.base.errors import ErrorCode as Code
 from barnabas.base.ids import TopicPartition
 from barnabas.replication.replicas import LATE_AFTER_MS
+from barnabas.server.requests.replies import Pending, Work
 from barnabas.server.transactions.partition_verification import Asked, decide_outlived, joint
 from barnabas.server.transactions.transactional_produce import (
     TransactionalProduce,
@@ -61,7 +62,7 @@ def produce(
 
 
 def with_coordinator(folder: Path, scenario: Scenario, **properties: Any) -> None:
-    """A broker that also coordinates: its connection to itself and its timers stay to its end."""
+    """A broker that also coordinates: its timers stay to its end."""
 
     async def run() -> None:
         async with broker(folder, **properties) as insight:
@@ -207,6 +208,41 @@ def test_t30_version_12_adds_the_partition(tmp_path: Path) -> None:
         asked = produce(("t", 0, written(pid, epoch)), version=12)
         assert codes(await client.ask(asked)) == [ErrorCode.none]
         assert insight.leader("t").log.producers.has_ongoing(pid, epoch)
+
+    with_coordinator(tmp_path, scenario)
+
+
+async def end(client: RawClient, pid: int, epoch: int) -> None:
+    schema: Any = import_module("kio.schema.end_txn.v1.request")
+    message = schema.EndTxnRequest(
+        transactional_id=ID, producer_id=pid, producer_epoch=epoch, committed=True
+    )
+    ended = await client.ask(request(ApiKey.END_TXN, 1, message))
+    assert ended.error_code is ErrorCode.none
+
+
+def test_a_transaction_on_one_replica_needs_no_task_and_no_request_for_its_marker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later: list[str] = []
+    answer = Work.answer
+
+    def noted(self: Work, pending: Pending, what: str, making: Any) -> Pending:
+        later.append(what.split()[0])
+        return answer(self, pending, what, making)
+
+    monkeypatch.setattr(Work, "answer", noted)
+
+    async def scenario(insight: Insight) -> None:
+        await insight.create("t")
+        client = await insight.connect()
+        pid, epoch = await producer(insight, client)
+        later.clear()
+        await add(client, pid, epoch, "t")
+        assert codes(await client.ask(produce(("t", 0, written(pid, epoch))))) == [ErrorCode.none]
+        await end(client, pid, epoch)
+        await until(lambda: insight.leader("t").log.log_end_offset == 2)
+        assert later == []
 
     with_coordinator(tmp_path, scenario)
 
