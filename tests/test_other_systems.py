@@ -1,6 +1,9 @@
 """Tests of what only Linux has are skipped elsewhere, and fail on Linux."""
 
 import errno
+import os
+
+import pytest
 
 from tests.support.other_systems import lacking
 
@@ -17,3 +20,10 @@ def test_the_same_errors_fail_on_linux_and_others_everywhere() -> None:
     missing = FileNotFoundError(errno.ENOENT, "No such file or directory", "/tmp/data")
     assert {lacking(error, "linux") for error in (NO_PROC, NO_ADDRESS, missing)} == {""}
     assert lacking(missing, "darwin") == ""
+
+
+def test_a_call_that_a_test_makes_is_skipped_where_it_is_missing() -> None:
+    with pytest.raises(AttributeError) as raised:
+        os.only_linux_has_it()  # type: ignore[attr-defined]
+    assert lacking(raised.value, "darwin") == "this system has no os.only_linux_has_it"
+    assert lacking(raised.value, "linux") == ""

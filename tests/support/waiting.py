@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from barnabas.znodes.zookeeper.zookeeper_server import wait_until_stopped
+
 WITHIN_S: Final = 60.0
 _LOOK_AGAIN_S: Final = 0.02
 
@@ -36,4 +38,4 @@ def until(
 def suspend(pid: int) -> None:
     """Send SIGSTOP to a child process; return when all its threads have stopped."""
     os.kill(pid, signal.SIGSTOP)
-    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    wait_until_stopped(pid)

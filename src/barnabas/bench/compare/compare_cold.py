@@ -15,6 +15,8 @@ class StillCached(Exception):
 
 def forget(path: Path) -> None:
     """Fsync the file and drop it from the page cache. Raises StillCached."""
+    if not hasattr(os, "posix_fadvise"):
+        raise StillCached("this system drops no file from its page cache")
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -109,7 +109,8 @@ def _of_the_cluster(
     except Misused:
         raise
     except CommandFailed as failure:
-        return [problem("bootstrap", str(failure), "see the log of the brokers, and -b")]
+        remedy = "read the logs of the brokers, and check the address in -b"
+        return [problem("bootstrap", str(failure), remedy)]
     described: dict[int, Any] = metadata.brokers
     brokers = {broker: (each.host, each.port) for broker, each in described.items()}
     unreached = check_listeners(brokers)

@@ -190,6 +190,8 @@ def _explain(error: Exception) -> str:
     cause = error.__cause__
     if isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE:
         return f"{error}; stop that process, or use another port with --listen or --metrics"
+    if isinstance(cause, OSError) and cause.errno == errno.EADDRNOTAVAIL:
+        return f"{error}; no interface of this machine has it: listen on another, or on :PORT"
     # An error of the root is one of the whole tree: leave out its path.
     return str(error).removeprefix("/: ") if isinstance(error, ZnodeError) else str(error)
 

@@ -150,8 +150,7 @@ class ZooKeeperServer:
     def pause(self) -> None:
         """Send SIGSTOP: connections stay open, requests get no response until `resume`."""
         self._running().send_signal(signal.SIGSTOP)
-        # Wait for the signal to arrive: until then the process still responds.
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        wait_until_stopped(self.pid)
 
     def resume(self) -> None:
         self._running().send_signal(signal.SIGCONT)
@@ -228,3 +227,11 @@ def _jars(patterns: Sequence[str]) -> list[str]:
             'a ZooKeeper server needs the jars of PySpark: run pip install "barnabas[spark]"'
         )
     return [str(versions[-1]) for versions in found]
+
+
+def wait_until_stopped(pid: int) -> None:
+    """Return when SIGSTOP has arrived at a child: until then it still responds."""
+    if hasattr(os, "waitid"):
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    else:  # macOS before Python 3.13
+        os.waitpid(pid, os.WUNTRACED)
