@@ -113,6 +113,7 @@ def test_members_come_and_go_on_an_open_page(
     person.check()
 
 
+@pytest.mark.long
 def test_a_group_that_has_committed_nothing_is_in_the_lists_with_what_it_owns(
     visit: Visit, broker: BrokerProcess, topic: str
 ) -> None:

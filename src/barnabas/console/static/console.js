@@ -94,7 +94,6 @@
     const live = $("#live");
     if (!live || !("live" in live.dataset) || stream || document.hidden) return;
     stream = new EventSource(location.href.split("#")[0]);
-    stream.onopen = () => setPulse(true, "live");
     stream.onerror = () => {
       setPulse(false, "the console does not answer; trying again");
       if (stream?.readyState === EventSource.CLOSED) { hush(); setTimeout(listen, 2000); }
@@ -106,6 +105,7 @@
     });
     stream.addEventListener("busy", (event) => { hush(); setPulse(false, `not live: ${event.data}`); setTimeout(listen, BUSY_MS); });
     stream.addEventListener("live", (event) => {
+      setPulse(true, "live");
       const fresh = document.createElement("div"), block = $("#live");
       fresh.innerHTML = event.data;
       wasLive = true;
