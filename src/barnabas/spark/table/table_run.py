@@ -90,6 +90,7 @@ class TableWriter:
         if self.snapshot is None:
             self._directory.check_unused()
         self._check_definition()
+        self._log.finish()
         live = None if self._log.has_snapshots else {file.path for file in self._log.files()}
         self._directory.remove_uncommitted(self.state.sequence, live)
         self.is_unfinished = False

@@ -66,6 +66,9 @@ class DeltaLog:
                 raise CommitConflict(f"{self._directory}: {error}") from None
             raise CommandFailed(f"{self._directory}: {error}") from None
 
+    def finish(self) -> None:
+        """A commit is one file."""
+
     def files(self, version: int | None = None) -> list[TableFile]:
         table = self._table()
         if table is None:

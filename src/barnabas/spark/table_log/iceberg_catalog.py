@@ -46,6 +46,12 @@ class FileCatalog(NoopCatalog):
             version += 1
         return version
 
+    def write_hint(self) -> None:
+        """Let readers find the newest version, if a run died between a commit and its hint."""
+        version = self.version()
+        if version and self._directory.read(_HINT) != str(version):
+            self._directory.write(_HINT, str(version))
+
     def _versions(self) -> list[int]:
         found = map(_OURS.fullmatch, self._directory.names("metadata"))
         return [int(each[1]) for each in found if each is not None]

@@ -72,6 +72,9 @@ class IcebergLog:
         except exceptions.CommitFailedException as error:
             raise CommitConflict(f"{self._directory}: {error}") from None
 
+    def finish(self) -> None:
+        self._catalog.write_hint()
+
     def files(self, version: int | None = None) -> list[TableFile]:
         if not self._catalog.version():
             return []

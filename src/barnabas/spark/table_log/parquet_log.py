@@ -59,6 +59,9 @@ class ParquetLog:
         for old in self._directory.names(_COMMITS)[:-_KEPT]:
             self._directory.delete(f"{_COMMITS}/{old}")
 
+    def finish(self) -> None:
+        """The next run deletes the files that a commit replaced, with those of unfinished steps."""
+
     def files(self, version: int | None = None) -> list[TableFile]:
         found = self._newest(version)
         return [] if found is None else [_file(each) for each in found[1]["files"]]

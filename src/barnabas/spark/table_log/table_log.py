@@ -65,6 +65,10 @@ class TableLog(Protocol):
         """
         ...
 
+    def finish(self) -> None:
+        """Complete the newest commit as its run would have, if that died amid it."""
+        ...
+
     def files(self, version: int | None = None) -> list[TableFile]:
         """The data files of the newest snapshot, or of that version."""
         ...
