@@ -9,17 +9,17 @@ from kio.schema.consumer_group_describe.v1.response import (
     TopicPartitions,
 )
 
-from barnabas.base.errors import BrokerError
+from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.coordinator.result import CoordinatorResult
 from barnabas.groups.consumer.consumer_messages import (
     DescribedConsumer,
     DescribedConsumerGroup,
     DescribedTopic,
 )
-from barnabas.security.acls import ResourceType
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
 from barnabas.server.requests import authorized
-from barnabas.server.requests.access import authorized_operations
+from barnabas.server.requests.access import Access, authorized_operations
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
@@ -36,7 +36,9 @@ async def handle(
         throttle_time=NO_THROTTLE,
         groups=tuple(
             [
-                _told(await _described(broker, group_id), operations(group_id))
+                _told(
+                    _as_seen(await _described(broker, group_id), call.access), operations(group_id)
+                )
                 for group_id in request.group_ids
             ]
         ),
@@ -54,6 +56,22 @@ async def _described(broker: Broker, group_id: str) -> DescribedConsumerGroup:
         )
     except BrokerError as e:
         return DescribedConsumerGroup(group_id, e.code, e.message)
+
+
+def _as_seen(group: DescribedConsumerGroup, access: Access) -> DescribedConsumerGroup:
+    """As in Kafka 4, nothing of a group with a topic that the client may not describe."""
+    topics = {
+        topic.topic_name
+        for member in group.members
+        for topic in (*member.assignment, *member.target_assignment)
+    }
+    if all(access.may(Operation.DESCRIBE, ResourceType.TOPIC, topic) for topic in sorted(topics)):
+        return group
+    return DescribedConsumerGroup(
+        group.group_id,
+        ErrorCode.topic_authorization_failed,
+        "The group has described topic(s) that the client is not authorized to describe.",
+    )
 
 
 def _told(group: DescribedConsumerGroup, operations: int) -> DescribedGroup:
