@@ -1,5 +1,7 @@
 """Members of consumer groups join, hear what they have, leave and are fenced, as Kafka has it."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -160,6 +162,36 @@ def test_a_regular_expression_subscribes_to_what_it_matches_and_will_match() -> 
     }
     assert driver.consumers.is_subscribed_to("bugs")
     assert not driver.consumers.is_subscribed_to("clicks")
+
+
+def test_an_expression_finds_no_topic_that_the_client_may_not_describe() -> None:
+    driver = ConsumerDriver({"orders": Topic(ORDERS, 1), "bills": Topic(BILLS, 1)})
+    hidden = {"bills"}
+
+    def may_describe(topic: str) -> bool:
+        return topic not in hidden
+
+    def owned() -> Mapping[UUID, frozenset[int]]:
+        epoch = driver.consumers.members["a"].epoch
+        driver.beat(request("a", epoch, may_describe=may_describe))
+        return driver.consumers.members["a"].assigned
+
+    joining = first_request("a", subscribed_topic_names=(), subscribed_topic_regex=".*")
+    driver.beat(replace(joining, may_describe=may_describe))
+    assert owned() == {ORDERS: frozenset({0})}
+    # Nor one that changes while others come and go, whose rights are not known.
+    driver.beat(first_request("b", "orders", may_describe=may_describe))
+    driver.change_topic("bills", Topic(BILLS, 2))
+    driver.beat(request("b", -1))
+    assert owned() == {ORDERS: frozenset({0})}
+    hidden.clear()
+    driver.change_topic("bills", Topic(BILLS, 2))
+    assert owned() == {ORDERS: frozenset({0}), BILLS: frozenset({0, 1})}
+    # What is new when another leaves is found with the next heartbeat.
+    driver.beat(first_request("b", "orders"))
+    driver.change_topic("clicks", Topic(CLICKS, 1))
+    driver.beat(request("b", -1))
+    assert CLICKS in owned()
 
 
 def test_an_empty_expression_is_none_at_all_and_takes_back_one_there_was() -> None:

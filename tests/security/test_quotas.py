@@ -12,6 +12,7 @@ from barnabas.security.client_quotas import (
     MOST_METERS,
     MUTATION,
     PRODUCER,
+    ClientMeters,
     ClientQuotas,
     QuotaEntity,
     Window,
@@ -138,16 +139,21 @@ def test_the_four_client_quotas_have_kafkas_names() -> None:
 def test_what_is_spent_without_a_look_at_the_rate_never_exceeds_the_bound(
     bound: float, steps: list[tuple[float, float, bool]]
 ) -> None:
-    """`has_spare` and `spend` record as `record` does, and only while that throttles nobody."""
+    """`have_spare` and `spend` record as `record` does, and only while that throttles nobody."""
     fast, exact, now = Meter(bound), Meter(bound), 0.0
+    client = ClientMeters()
+    client.produce = fast
     for later, value, may_spend in steps:
         now += later
-        if may_spend and fast.has_spare(value, now):
-            fast.spend(value)
+        if may_spend and client.have_spare(True, int(value), now):
+            value = int(value)
+            client.spend(True, value, 0, 0)
             assert exact.record(value, now) == 0
         else:
             assert fast.record(value, now) == exact.record(value, now)
-        assert fast.rate.total == pytest.approx(exact.rate.total)
+            assert fast.rate.total == pytest.approx(exact.rate.total)
+    assert fast.is_idle(now) == exact.is_idle(now)
+    assert fast.rate.total == pytest.approx(exact.rate.total)
 
 
 def test_a_new_bound_counts_at_once() -> None:

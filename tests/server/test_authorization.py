@@ -8,6 +8,7 @@ import dataclasses
 import logging
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +238,8 @@ def test_s28_with_exactly_the_rights_of_its_row_every_api_is_allowed(tmp_path: P
 # Their other rights are for other requests: transactions, brokers' configs, creation.
 FIRST_ONLY = {
     ApiKey.DESCRIBE_TRANSACTIONS: 1,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: 1,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: 1,
     ApiKey.METADATA: 1,
     ApiKey.FIND_COORDINATOR: 1,
     ApiKey.DESCRIBE_CONFIGS: 1,
@@ -356,6 +359,52 @@ def test_s30_metadata_discloses_nothing(tmp_path: Path) -> None:
         assert [topic.name for topic in all_topics.topics] == ["absent", "seen"]
 
     with_broker(tmp_path, scenario, **AUTHORIZER)
+
+
+def test_s30_consumer_groups_disclose_no_topic_that_a_member_may_not_describe(
+    tmp_path: Path,
+) -> None:
+    async def scenario(broker: Insight) -> None:
+        await broker.create("t")
+        seen = await broker.create("seen")
+        client = await broker.connect(host=PLAIN)
+        await coordinated(broker, client)
+        await grant(
+            broker,
+            allow(Operation.READ, ResourceType.GROUP),
+            allow(Operation.DESCRIBE, ResourceType.TOPIC, "seen"),
+        )
+        joining = {
+            "group_id": "g",
+            "member_id": "m",
+            "member_epoch": 0,
+            "rebalance_timeout": timedelta(seconds=30),
+            "topic_partitions": (),
+        }
+        # By name it looks the same whether or not the topic exists.
+        for name in ("t", "absent"):
+            by_name = of(**joining, subscribed_topic_names=("seen", name))
+            answer = await ask(client, ApiKey.CONSUMER_GROUP_HEARTBEAT, by_name)
+            assert answer.error_code is ErrorCode.topic_authorization_failed
+            assert answer.assignment is None
+        by_regex = of(**joining, subscribed_topic_regex=".*")
+        answer = await ask(client, ApiKey.CONSUMER_GROUP_HEARTBEAT, by_regex)
+        assert [topic.topic_id for topic in answer.assignment.topic_partitions] == [seen]
+        # Who may describe the group, but not its topics, sees nothing of it.
+        described = of(group_ids=("g",))
+        (group,) = (await ask(client, ApiKey.CONSUMER_GROUP_DESCRIBE, described)).groups
+        assert [member.member_id for member in group.members] == ["m"]
+        await revoke_all(broker)
+        await grant(broker, allow(Operation.DESCRIBE, ResourceType.GROUP))
+        (group,) = (await ask(client, ApiKey.CONSUMER_GROUP_DESCRIBE, described)).groups
+        assert group.error_code is ErrorCode.topic_authorization_failed
+        assert group.members == ()
+        await grant(broker, allow(Operation.READ, ResourceType.GROUP))
+        leaving = of(group_id="g", member_id="m", member_epoch=-1)
+        left = await ask(client, ApiKey.CONSUMER_GROUP_HEARTBEAT, leaving)
+        assert left.error_code is ErrorCode.none
+
+    with_broker(tmp_path, scenario, **AUTHORIZER, **ONE_COORDINATOR)
 
 
 def test_s31_authorized_operations_are_those_that_are_allowed(tmp_path: Path) -> None:
@@ -492,6 +541,21 @@ def test_s23_s24_acls_are_kafkas_znodes_and_other_brokers_follow_them(tmp_path: 
         client = await broker.connect(host=PLAIN)
         answer = await ask(client, ApiKey.METADATA, of(topics=(of(name="t"),)))
         assert refusals(answer)
+
+    with_broker(tmp_path, scenario, **AUTHORIZER)
+
+
+@pytest.mark.parametrize("pattern", [PatternType.LITERAL, PatternType.PREFIXED])
+def test_s23_a_resource_that_no_znode_can_have_is_refused(
+    tmp_path: Path, pattern: PatternType
+) -> None:
+    async def scenario(broker: Insight) -> None:
+        acls = [
+            allow(Operation.READ, ResourceType.GROUP, name, pattern=pattern) for name in (".", "..")
+        ]
+        refused = await broker.running.broker.check_acls().create(acls)
+        assert [each and each.code for each in refused] == [ErrorCode.invalid_request] * 2
+        assert not list(broker.running.broker.check_acls().find(AclFilter()))
 
     with_broker(tmp_path, scenario, **AUTHORIZER)
 

@@ -119,6 +119,8 @@ def test_s42_what_kafka_refuses_is_refused_and_nothing_changes(tmp_path: Path) -
         assert await alter(client, alice, producer_byte_rate=-1.0) is refused
         assert await alter(client, alice, producer_byte_rate=1.5) is refused
         assert await alter(client, (), producer_byte_rate=1.0) is refused
+        assert await alter(client, entity(user=".."), producer_byte_rate=1.0) is refused
+        assert await alter(client, entity(client_id="."), producer_byte_rate=1.0) is refused
         assert await alter(client, alice, True, producer_byte_rate=1.0) is ErrorCode.none
         assert await described(client) == {}
 

@@ -127,7 +127,8 @@ class Entry(NamedTuple):
 
     def is_for(self, principal: str, host: str) -> bool:
         return self.principal in (principal, ANY_PRINCIPAL) and (
-            self.host in (host, WILDCARD) or (":" in host and self.host == java_address(host))
+            self.host in (host, WILDCARD)
+            or (":" in host and java_address(self.host) == java_address(host))
         )
 
 

@@ -84,9 +84,17 @@ class ClientMeters:
     def have_spare(self, is_produce: bool, received: int, now: float) -> bool:
         """True if requests of so many bytes cannot exceed a quota, so that `spend` is enough."""
         meter, size = (self.produce, received) if is_produce else (self.consume, MOST_ANSWERED)
+        if (
+            meter is not None
+            and (now >= meter.spare_until or meter.spent + size > meter.spare)
+            and not meter.has_spare(size, now)
+        ):
+            return False
         request = self.request
-        return (meter is None or meter.has_spare(size, now)) and (
-            request is None or request.has_spare(MOST_PERCENT, now)
+        return (
+            request is None
+            or (now < request.spare_until and request.spent + MOST_PERCENT <= request.spare)
+            or request.has_spare(MOST_PERCENT, now)
         )
 
     def spend(self, is_produce: bool, received: int, sent: int, took_ns: int) -> None:
@@ -95,9 +103,9 @@ class ClientMeters:
         """
         meter, size = (self.produce, received) if is_produce else (self.consume, sent)
         if meter is not None:
-            meter.spend(size)
+            meter.spent += size
         if self.request is not None and sent:
-            self.request.spend(took_ns / NS_PER_PERCENT)
+            self.request.spent += took_ns / NS_PER_PERCENT
 
 
 # The quota that a meter measures, and its entity.

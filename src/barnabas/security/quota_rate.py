@@ -76,19 +76,18 @@ class Rate:
 class Meter:
     """One quota of one client: a rate and its bound.
 
-    Most requests are far below the bound. `has_spare` and `spend` cost a comparison and a few
-    additions for those: until the window ends, what may still be recorded only shrinks by what is
-    recorded.
+    Most requests are far below the bound, and only add to `spent`: until `spare_until`, when the
+    window ends, `spare` is what may be recorded in it, and `spent` is not in the rate yet.
     """
 
-    __slots__ = ("__weakref__", "_bound", "_sample", "_spare", "_spare_until", "rate")
+    __slots__ = ("__weakref__", "_bound", "_sample", "rate", "spare", "spare_until", "spent")
 
     def __init__(self, bound: float, windows: int = WINDOWS, window_s: float = WINDOW_S) -> None:
         self._bound = bound
         self.rate = Rate(windows, window_s)
         self._sample = [0.0, 0.0]
-        self._spare = 0.0
-        self._spare_until = -math.inf
+        self.spent = self.spare = 0.0
+        self.spare_until = -math.inf
 
     @property
     def bound(self) -> float:
@@ -97,26 +96,29 @@ class Meter:
     @bound.setter
     def bound(self, bound: float) -> None:
         self._bound = bound
-        self._spare_until = -math.inf
+        self.spare_until = -math.inf
 
     def record(self, value: float, now: float) -> int:
         """Record, and return for how many milliseconds the client is throttled."""
+        self._settle()
         self.rate.record(value, now)
-        self._spare_until = -math.inf
+        self.spare_until = -math.inf
         return self.throttle_ms(now)
 
     def has_spare(self, value: float, now: float) -> bool:
         """True if so much more cannot exceed the bound; False if it may, and `record` decides."""
-        if now >= self._spare_until:
-            self._sample, self._spare_until = self.rate.current_window(now)
-            self._spare = self._bound * self.rate.least_elapsed - self.rate.total
-        return value <= self._spare
+        if now >= self.spare_until:
+            self._settle()
+            self._sample, self.spare_until = self.rate.current_window(now)
+            self.spare = self._bound * self.rate.least_elapsed - self.rate.total
+        return self.spent + value <= self.spare
 
-    def spend(self, value: float) -> None:
-        """Record at the time of the last `has_spare`."""
-        self._sample[1] += value
-        self.rate.total += value
-        self._spare -= value
+    def _settle(self) -> None:
+        """Record what was spent in the window that it was spent in."""
+        self._sample[1] += self.spent
+        self.rate.total += self.spent
+        self.spare -= self.spent
+        self.spent = 0.0
 
     def throttle_ms(self, now: float) -> int:
         rate = self.rate.per_second(now)
@@ -132,6 +134,7 @@ class Meter:
 
     def is_idle(self, now: float) -> bool:
         """True if a new meter would measure the same."""
+        self._settle()
         return self.rate.is_idle(now)
 
 

@@ -248,12 +248,16 @@ def name_of(path: str) -> str:
     return path.rpartition("/")[2]
 
 
+class InvalidPath(ValueError):
+    """A name in the path is empty, `.` or `..`: one that a client chose, or a bug of the caller."""
+
+
 def check_path(path: str) -> None:
-    """Raises ValueError, a bug of the caller, unless `path` is a valid path."""
+    """Raises InvalidPath unless `path` is a valid path."""
     if path == ROOT:
         return
     if not path.startswith("/") or any(part in ("", ".", "..") for part in path[1:].split("/")):
-        raise ValueError(f"{path!r} is not the path of a znode")
+        raise InvalidPath(f"{path!r} is not the path of a znode")
 
 
 def check_operation(operation: Operation) -> None:

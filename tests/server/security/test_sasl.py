@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, admin
 from confluent_kafka.admin import AdminClient
 
 from barnabas.cli.main import run
 from barnabas.client.blocking_connection import BlockingConnection
 from barnabas.client.security import AuthenticationFailed, SecurityContext
+from barnabas.config.jaas import jaas_text
 from barnabas.wire.apis import ApiKey
-from tests.server.security.conftest import SecureBroker, StartBroker
+from tests.server.security.conftest import PLAIN_MODULE, SecureBroker, StartBroker
 from tests.support import kafka_python_client
 from tests.support.waiting import until
 
@@ -272,6 +273,39 @@ def test_s21_mechanism_and_principal_stay_the_same(
             sock.sendall(frame(3, 1, struct.pack(">i", 0)))
         assert received(sock) == b""
     assert "Traceback" not in secure_broker.process.log()
+
+
+def test_s21_a_user_who_is_removed_does_not_authenticate_again(start_secure: StartBroker) -> None:
+    broker = start_secure({"password.encoder.secret": "secret"})
+    sock, answer = authenticated(broker)
+    with sock:
+        assert answer[4:6] == b"\0\0"
+        name = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+        others = jaas_text(PLAIN_MODULE, {"user_admin": "admin-secret"})
+        kinds: Any = admin
+        client = kinds.AdminClient(broker.librdkafka("SASL_SSL", **ALICE))
+        operation = kinds.AlterConfigOpType.SET
+        entry = kinds.ConfigEntry(name, others, incremental_operation=operation)
+        of_broker = kinds.ConfigResource(
+            kinds.ConfigResource.Type.BROKER, "0", incremental_configs=[entry]
+        )
+        for future in client.incremental_alter_configs([of_broker]).values():
+            future.result(SOON)
+
+        def is_removed() -> bool:
+            other, refused = authenticated(broker)
+            other.close()
+            return bool(struct.unpack_from(">h", refused, 4)[0] == FAILED)
+
+        until(is_removed, "the removal of a user", SOON)
+        sock.sendall(frame(17, 1, text("PLAIN")))
+        assert received(sock)[4:6] == b"\0\0"
+        token = b'\0alice\0a"l\\ice'
+        sock.sendall(frame(36, 1, struct.pack(">i", len(token)) + token))
+        assert struct.unpack_from(">h", received(sock), 4)[0] == FAILED
+        assert received(sock) == b""
+    assert others not in broker.process.log()
+    assert "admin-secret" not in broker.process.log()
 
 
 def test_s12_a_user_name_forges_no_line_of_the_log(secure_broker: SecureBroker) -> None:

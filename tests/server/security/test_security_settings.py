@@ -9,7 +9,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.randomness import Random
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.server.network.listener_security import ListenerSecurities
-from barnabas.server.settings import check_security
+from barnabas.server.settings import check_security, warn_if_open
 from tests.server.security.conftest import secure_properties
 
 
@@ -67,3 +67,39 @@ def test_s9_sensitive_values_are_never_described(properties: dict[str, str]) -> 
     for entry in BrokerConfig(properties).describe():
         shown = f"{entry.value} {[synonym.value for synonym in entry.synonyms]}"
         assert "admin-secret" not in shown
+
+
+SASL = {
+    "listener.security.protocol.map": "ONE:SASL_PLAINTEXT",
+    "inter.broker.listener.name": "ONE",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "warned"),
+    [
+        ({"listeners": "PLAINTEXT://127.0.0.1:1"}, []),
+        ({"listeners": "PLAINTEXT://localhost:1,SSL://[::1]:2"}, []),
+        ({"listeners": "PLAINTEXT://:1,SSL://:2"}, ["PLAINTEXT://:1"]),
+        ({"listeners": "PLAINTEXT://127.0.0.1:1,SSL://192.0.2.1:2"}, ["SSL://192.0.2.1:2"]),
+        ({"listeners": "SSL://:1", "security.inter.broker.protocol": "SSL"}, ["SSL://:1"]),
+        (
+            {
+                "listeners": "SSL://:1",
+                "security.inter.broker.protocol": "SSL",
+                "ssl.client.auth": "required",
+            },
+            [],
+        ),
+        ({"listeners": "ONE://:1", **SASL}, []),
+    ],
+)
+def test_one_line_says_that_strangers_may_do_everything(
+    caplog: pytest.LogCaptureFixture, change: dict[str, str], warned: list[str]
+) -> None:
+    warn_if_open(BrokerConfig(change))
+    lines = [each.getMessage() for each in caplog.records]
+    assert [line.split(" is open to everyone")[0] for line in lines] == [
+        f"listener {each}" for each in warned
+    ]

@@ -5,9 +5,11 @@ import ssl
 import struct
 import threading
 import uuid
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -134,6 +136,37 @@ def test_requests_in_tls_records_of_any_size_are_served(
         sock.sendall(API_VERSIONS[:9])
         sock.sendall(API_VERSIONS[9:])
         assert read_response(sock)
+
+
+def test_a_request_is_served_wherever_its_last_record_is_cut(secure_broker: SecureBroker) -> None:
+    client_id = b"c" * 12_000
+    body = struct.pack(">hhih", 18, 0, 1, len(client_id)) + client_id
+    request = struct.pack(">i", len(body)) + body
+    context = ssl.create_default_context(cafile=str(secure_broker.certificates / "ca.pem"))
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    address = ("127.0.0.1", secure_broker.ports["SSL"])
+    with socket.create_connection(address, SOON) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+        def exchange(step: Callable[[], Any]) -> Any:
+            while True:
+                try:
+                    return step()
+                except ssl.SSLWantReadError:
+                    sock.sendall(outgoing.read())
+                    incoming.write(sock.recv(65536))
+
+        exchange(tls.do_handshake)
+        sock.sendall(outgoing.read())
+        for cut in range(100, 12_000, 700):
+            tls.write(request[:100])
+            sock.sendall(outgoing.read())
+            tls.write(request[100:])
+            record = outgoing.read()
+            sock.sendall(record[:cut])
+            sock.sendall(record[cut:])
+            assert exchange(lambda: tls.read(65536))
 
 
 @pytest.mark.long

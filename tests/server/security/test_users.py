@@ -8,8 +8,9 @@ import pytest
 from confluent_kafka import KafkaException, admin
 from confluent_kafka.admin import AdminClient
 
+from barnabas.client.security import AuthenticationFailed
 from tests.server.security.conftest import SecureBroker
-from tests.server.security.test_sasl import ALICE, SOON
+from tests.server.security.test_sasl import ALICE, SOON, connect_ours
 
 kinds: Any = admin
 SHA_256, SHA_512 = kinds.ScramMechanism.SCRAM_SHA_256, kinds.ScramMechanism.SCRAM_SHA_512
@@ -74,6 +75,34 @@ def test_s16_too_few_and_too_many_iterations_are_refused_user_by_user(
 def test_s16_one_credential_twice_in_a_request_is_refused(client: AdminClient) -> None:
     outcomes = altered(client, upsertion("dup"), upsertion("dup"))
     assert outcomes == {"dup": "DUPLICATE_RESOURCE"}
+
+
+@pytest.mark.parametrize("user", ["a=b,c", "=2C", "zoë", "*", "<default>", "a%2Cb", "\u202eeve"])
+def test_s14_s15_a_user_of_any_name_is_that_user_only(
+    secure_broker: SecureBroker, client: AdminClient, user: str
+) -> None:
+    assert altered(client, upsertion(user)) == {user: "NONE"}
+    settings = {
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.location": str(secure_broker.certificates / "ca.pem"),
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.password": "secret",
+    }
+    connect_ours(secure_broker, {**settings, "sasl.username": user})
+    for other in (f"{user} ", user.replace("=", "=3D"), user.casefold().upper()):
+        if other != user:
+            with pytest.raises(AuthenticationFailed):
+                connect_ours(secure_broker, {**settings, "sasl.username": other})
+    assert altered(client, kinds.UserScramCredentialDeletion(user, SHA_256)) == {user: "NONE"}
+
+
+@pytest.mark.parametrize("user", [".", ".."])
+def test_s15_a_name_that_no_znode_can_have_is_refused(
+    secure_broker: SecureBroker, client: AdminClient, user: str
+) -> None:
+    assert altered(client, upsertion(user)) == {user: "INVALID_REQUEST"}
+    assert described(client, user) == {user: "RESOURCE_NOT_FOUND"}
+    assert "Traceback" not in secure_broker.process.log()
 
 
 def test_s15_a_user_is_added_listed_and_deleted_by_the_command(

@@ -7,9 +7,21 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from barnabas.bench.compare.compare_cases import BASE, Case, CaseMetric, moved
-from barnabas.bench.compare.compare_load import ClientLoad
+from barnabas.bench.bench_plan import CONNECTIONS, WINDOW
+from barnabas.bench.clusters.bench_topics import PATIENCE_S
+from barnabas.bench.compare.compare_cases import (
+    BASE,
+    PREPARED_BYTES,
+    Case,
+    CaseMetric,
+    Effort,
+    moved,
+)
+from barnabas.bench.compare.compare_load import ClientLoad, topic
 from barnabas.bench.compare.compare_sites import HOST, Site, System
+from barnabas.bench.limits.load_generator import ConnectionLoad
+from barnabas.bench.limits.load_messages import batch_of, produce
+from barnabas.bench.limits.secured_load import drive_secured
 from barnabas.config.jaas import jaas_text
 
 Settings = Mapping[str, str]
@@ -65,7 +77,7 @@ def _settings(protocol: str, keys: Path) -> tuple[dict[str, str], dict[str, str]
 
 
 def secured_cases(protocol: str) -> Sequence[Case]:
-    return [_case(protocol, load) for load in _LOADS]
+    return [*(_case(protocol, load) for load in _LOADS), _prepared_case(protocol)]
 
 
 def _case(protocol: str, load: ClientLoad) -> Case:
@@ -75,3 +87,23 @@ def _case(protocol: str, load: ClientLoad) -> Case:
         CaseMetric(f"consume, {name}", "MB/s", goal=CONSUME_GOAL),
     )
     return Case(f"produce {name}", rows, partial(moved, load), work_s=15.0)
+
+
+def _prepared_case(protocol: str) -> Case:
+    name = f"produce, {protocol}, 100 B, requests prepared, {CONNECTIONS} connections"
+    row = CaseMetric(name, "MB/s", goal=PRODUCE_GOAL)
+    return Case(f"prepared {protocol}", (row,), _prepared, local=True)
+
+
+def _prepared(site: Site, effort: Effort) -> tuple[float]:
+    """MB/s of prepared requests, in TLS records as large as they can be."""
+    (broker,) = site.brokers
+    batch, count = batch_of(PREPARED_BYTES), effort.total_bytes // PREPARED_BYTES
+    sent, seconds = 0, 0.0
+    while not sent or seconds < effort.load_s:
+        with topic(site, CONNECTIONS) as name:
+            load = ConnectionLoad(CONNECTIONS, WINDOW, count, PATIENCE_S)
+            rate = drive_secured(HOST, broker.port, site.login, produce(batch, name), load)
+        sent += count
+        seconds += count / rate
+    return (sent * PREPARED_BYTES / 1e6 / seconds,)

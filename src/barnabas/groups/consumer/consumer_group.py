@@ -58,6 +58,7 @@ class ConsumerGroup:
 
     # Soft state, only in memory:
     is_stale: bool = True  # topics may have changed since the last look
+    is_unresolved: bool = False  # regexes may find more topics, by the rights of a heartbeat
     asked_to_rejoin: dict[str, None] = field(default_factory=dict)  # classic members with a timer
 
     # -- members ---------------------------------------------------------------------------------
@@ -98,6 +99,10 @@ class ConsumerGroup:
         return topic in self._subscribed or any(
             TopicRegex.of(regex).matches(topic) for regex in self._regexes
         )
+
+    @property
+    def has_regexes(self) -> bool:
+        return bool(self._regexes)
 
     def may_want(self, topic: str) -> bool:
         """True if a member may subscribe to the topic: cheap, never wrongly False."""

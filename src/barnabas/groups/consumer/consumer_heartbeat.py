@@ -98,6 +98,7 @@ def on_heartbeat(
     Raises  BrokerError, and the turn is to be dropped, if the client is not that member
     """
     group = turn.group
+    turn.may_describe = request.may_describe
     member_id = request.member_id or new_member_id
     check_room(group, member_id, request.size, turn.settings)
     found = _known_member(group, request, member_id)

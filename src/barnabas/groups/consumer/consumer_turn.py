@@ -5,7 +5,7 @@ is cleared at once when the topics turn out to be the same.
 """
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -57,6 +57,8 @@ class ConsumerTurn:
     settings: ConsumerSettings
     topics: Topics
     now: Now
+    # The right to find a topic by a regex: that of the client whose heartbeat it is.
+    may_describe: Callable[[str], bool] | None = None
     records: list[CoordinatorRecord] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
 
@@ -114,7 +116,7 @@ class ConsumerTurn:
         if before is None or before.metadata != member.metadata:
             self.records.append(member_record(group.group_id, member))
         must_bump = _wants_other_topics(before, member)
-        if must_bump or group.is_stale or group.group_epoch > group.assignment_epoch:
+        if must_bump or self._is_stale or group.group_epoch > group.assignment_epoch:
             target = self._renewed_target(member, formerly, must_bump)
         else:
             target = Target(group.assignment_epoch, group.target(formerly or member.member_id))
@@ -142,7 +144,7 @@ class ConsumerTurn:
             self.cancel(member.member_id)
         gone = {member.member_id for member in leaving}
         staying = [member for each, member in group.members.items() if each not in gone]
-        topics = subscribed_topics(staying, self.topics)
+        topics = self._subscribed(staying)
         if topics != group.topics:
             self.records.append(topics_record(group.group_id, topics.values()))
         self._bump(why)
@@ -152,9 +154,9 @@ class ConsumerTurn:
     ) -> tuple[dict[str, TopicMetadata], int]:
         """The topics, read again if they may have changed, and the group epoch."""
         group = self.group
-        if not must_bump and not group.is_stale:
+        if not must_bump and not self._is_stale:
             return group.topics, group.group_epoch
-        topics = subscribed_topics(members.values(), self.topics)
+        topics = self._subscribed(members.values())
         if topics != group.topics:
             self.records.append(topics_record(group.group_id, topics.values()))
             must_bump = True
@@ -163,6 +165,19 @@ class ConsumerTurn:
         if not must_bump:
             return topics, group.group_epoch
         return topics, self._bump(f"{len(members)} members, {len(topics)} topics")
+
+    @property
+    def _is_stale(self) -> bool:
+        group = self.group
+        return group.is_stale or (group.is_unresolved and self.may_describe is not None)
+
+    def _subscribed(self, members: Iterable[ConsumerMember]) -> dict[str, TopicMetadata]:
+        """The subscribed topics that exist. Without a heartbeat of the consumer protocol the
+        regexes find no other topics than before: nobody's rights are known."""
+        group = self.group
+        group.is_unresolved = self.may_describe is None and group.has_regexes
+        may_match = self.may_describe or group.topics.__contains__
+        return subscribed_topics(members, self.topics, may_match)
 
     def _bump(self, why: str) -> int:
         group = self.group

@@ -1,7 +1,7 @@
 """The subscribed topics of a consumer group, and its target assignment."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 from uuid import UUID
 
@@ -24,9 +24,11 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": 
 
 
 def subscribed_topics(
-    members: Iterable[ConsumerMember], topics: Topics
+    members: Iterable[ConsumerMember],
+    topics: Topics,
+    may_match: Callable[[str], bool] = lambda _: True,
 ) -> dict[str, TopicMetadata]:
-    """The subscribed topics that exist, in the order of names."""
+    """The subscribed topics that exist, in the order of names; a regex finds only some of them."""
     names: set[str] = set()
     regexes: set[str] = set()
     for member in members:
@@ -35,7 +37,7 @@ def subscribed_topics(
             regexes.add(member.metadata.subscribed_topic_regex)
     for regex in sorted(regexes):
         matches = TopicRegex.of(regex).matches
-        names.update(name for name in topics if matches(name))
+        names.update(name for name in topics if matches(name) and may_match(name))
     found = [(name, topics.get(name)) for name in sorted(names)]
     return {name: _metadata(name, topic) for name, topic in found if topic is not None}
 

@@ -12,7 +12,14 @@ from barnabas.base.ids import TopicPartition
 from barnabas.server.cluster.tree_errors import coordinating
 from barnabas.znodes.layout import decode_consumer_offset, encode_consumer_offset
 from barnabas.znodes.paths import consumer_offset_path
-from barnabas.znodes.tree import Coordination, MalformedZnode, NodeExists, NoNode, check_path
+from barnabas.znodes.tree import (
+    Coordination,
+    InvalidPath,
+    MalformedZnode,
+    NodeExists,
+    NoNode,
+    check_path,
+)
 
 
 class TreeOffsets:
@@ -49,7 +56,7 @@ def _path(group_id: str, partition: TopicPartition) -> Iterator[str]:
     path = consumer_offset_path(group_id, partition)
     try:
         check_path(path)
-    except ValueError as e:
+    except InvalidPath as e:
         raise BrokerError(ErrorCode.invalid_group_id, str(e)) from e
     with coordinating():
         yield path

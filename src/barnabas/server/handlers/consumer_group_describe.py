@@ -9,7 +9,7 @@ from kio.schema.consumer_group_describe.v1.response import (
     TopicPartitions,
 )
 
-from barnabas.base.errors import BrokerError
+from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.turns import Turns
 from barnabas.coordinator.result import CoordinatorResult
 from barnabas.groups.consumer.consumer_messages import (
@@ -17,9 +17,9 @@ from barnabas.groups.consumer.consumer_messages import (
     DescribedConsumerGroup,
     DescribedTopic,
 )
-from barnabas.security.acls import ResourceType
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
-from barnabas.server.requests.access import operations_if_asked
+from barnabas.server.requests.access import Access, operations_if_asked
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
@@ -37,7 +37,9 @@ async def handle(
         throttle_time=NO_THROTTLE,
         groups=tuple(
             [
-                _response(await _described(broker, group_id), operations(group_id))
+                _response(
+                    _as_seen(await _described(broker, group_id), call.access), operations(group_id)
+                )
                 # A group that is named twice is in the response once.
                 async for group_id in turns.each(dict.fromkeys(request.group_ids))
             ]
@@ -56,6 +58,22 @@ async def _described(broker: Broker, group_id: str) -> DescribedConsumerGroup:
         )
     except BrokerError as e:
         return DescribedConsumerGroup(group_id, e.code, e.message)
+
+
+def _as_seen(group: DescribedConsumerGroup, access: Access) -> DescribedConsumerGroup:
+    """As in Kafka 4, nothing of a group with a topic that the client may not describe."""
+    topics = {
+        topic.topic_name
+        for member in group.members
+        for topic in (*member.assignment, *member.target_assignment)
+    }
+    if all(access.may(Operation.DESCRIBE, ResourceType.TOPIC, topic) for topic in sorted(topics)):
+        return group
+    return DescribedConsumerGroup(
+        group.group_id,
+        ErrorCode.topic_authorization_failed,
+        "The group has described topic(s) that the client is not authorized to describe.",
+    )
 
 
 def _response(group: DescribedConsumerGroup, operations: int) -> DescribedGroup:

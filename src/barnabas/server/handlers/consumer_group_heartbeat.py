@@ -1,6 +1,9 @@
 """ConsumerGroupHeartbeat (68): heartbeats and assignments of a consumer group (KIP-848).
 
 Version notes. From version 1 on the client generates its member id, and may subscribe by a regex.
+
+As in Kafka 4, a member subscribes only to topics that its client may describe: an assignment shows
+that a topic exists, and how many partitions it has.
 """
 
 from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
@@ -10,11 +13,12 @@ from kio.schema.consumer_group_heartbeat.v1.response import (
     TopicPartitions,
 )
 
-from barnabas.base.errors import BrokerError
+from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.groups.consumer.consumer_messages import (
     ConsumerHeartbeatReply,
     ConsumerHeartbeatRequest,
 )
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE, duration, milliseconds
@@ -26,6 +30,8 @@ async def handle(
     beat = _beat(request, call)
     consumers = broker.groups.consumers
     try:
+        if not all(map(beat.may_describe, beat.subscribed_topic_names or ())):
+            raise BrokerError(ErrorCode.topic_authorization_failed)
         reply = await broker.groups.ask(
             request.group_id,
             lambda shard, now: consumers.consumer_heartbeat(
@@ -54,6 +60,10 @@ async def handle(
 
 def _beat(request: ConsumerGroupHeartbeatRequest, call: Call) -> ConsumerHeartbeatRequest:
     owned = request.topic_partitions
+
+    def may_describe(topic: str) -> bool:
+        return call.access.may(Operation.DESCRIBE, ResourceType.TOPIC, topic, log_if_denied=False)
+
     return ConsumerHeartbeatRequest(
         group_id=request.group_id,
         member_id=request.member_id,
@@ -70,4 +80,5 @@ def _beat(request: ConsumerGroupHeartbeatRequest, call: Call) -> ConsumerHeartbe
         if owned is None
         else {each.topic_id: frozenset(each.partitions) for each in owned},
         knows_its_id=call.version >= 1,
+        may_describe=may_describe,
     )

@@ -277,9 +277,11 @@ class Connection(asyncio.BufferedProtocol):
                 and self._throttling is None
                 and not (self._queue and self._is_held())
             ):
+                if received.end - received.start < 4:
+                    break
                 if self._known.size and self._serve_known():
                     continue
-                if received.end - received.start < 4 or not self._serve_next():
+                if not self._serve_next():
                     break
         except BadFrameSize as e:
             refusal = str(e)

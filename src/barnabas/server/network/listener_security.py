@@ -93,9 +93,8 @@ class ListenerSecurities:
 
     def authentication(self, listener: str, serve: Serve) -> Authentication | None:
         """The authentication of one more connection; `serve` serves it once authenticated."""
-        sasl = self._sasl.get(listener)
-        if sasl is not None:
-            return SaslAuthenticator(sasl, self._ports, serve)
+        if listener in self._sasl:
+            return SaslAuthenticator(self._sasl, listener, self._ports, serve)
         tls = self._tls.get(listener)
         return None if tls is None else CertificateAuthentication(tls)
 
@@ -107,7 +106,9 @@ class ListenerSecurities:
             read_sasl_listener(name, config.of_listener(name), sasl.tokens)
 
     def follow(self, config: BrokerConfig) -> None:
-        """Use the properties as they are now, for new connections."""
+        """Use the properties as they are now, for new connections and for clients that
+        authenticate again.
+        """
         for name, tls in self._tls.items():
             try:
                 tls.follow(config.of_listener(name))

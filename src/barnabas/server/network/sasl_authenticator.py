@@ -7,6 +7,7 @@ again, or when the session is over (KIP-368).
 
 import asyncio
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
@@ -65,7 +66,9 @@ class SaslAuthenticator:
         "_conversation",
         "_deadline",
         "_listener",
+        "_listeners",
         "_mechanism",
+        "_name",
         "_ports",
         "_serve",
         "_session",
@@ -73,8 +76,17 @@ class SaslAuthenticator:
         "_state",
     )
 
-    def __init__(self, listener: SaslListener, ports: SaslPorts, serve: Serve) -> None:
-        self._listener = listener
+    def __init__(
+        self,
+        listeners: Mapping[str, SaslListener],
+        name: str,
+        ports: SaslPorts,
+        serve: Serve,
+    ) -> None:
+        """Each handshake uses what `listeners` has for this name then."""
+        self._listeners = listeners
+        self._name = name
+        self._listener = listeners[name]
         self._ports = ports
         self._serve = serve  # the requests of an authenticated client
         self._state = S.INITIAL
@@ -165,6 +177,7 @@ class SaslAuthenticator:
 
         if self._is_too_soon():
             return response(ErrorCode.illegal_sasl_state)
+        self._listener = self._listeners[self._name]
         if not self._offers(mechanism):
             self._on(E.REFUSED)
             connection.serve_with(self, self._ports.max_token_bytes)

@@ -4,7 +4,8 @@
 checked before the handler sees the request. `HANDLER` is checked by the handler of the API, where
 the response depends on more. Kafka's own table differs from its code in three rows; these follow
 the code: ElectLeaders asks for ALTER on the cluster, ConsumerGroupDescribe for DESCRIBE on the
-group, and Produce no longer asks for IDEMPOTENT_WRITE.
+group, and Produce no longer asks for IDEMPOTENT_WRITE. The topics of ConsumerGroupHeartbeat and
+ConsumerGroupDescribe are checked as in Kafka 4.
 """
 
 import enum
@@ -251,8 +252,22 @@ ROWS: Final = (
         (_handler(_O.DESCRIBE, _R.TRANSACTIONAL_ID, "each transaction listed"),),
     ),
     Row(67, "AllocateProducerIds", (_ACTION,)),
-    Row(68, "ConsumerGroupHeartbeat", (_group(_O.READ),)),
-    Row(69, "ConsumerGroupDescribe", (_each(_O.DESCRIBE, _R.GROUP, "group_ids", ""),)),
+    Row(
+        68,
+        "ConsumerGroupHeartbeat",
+        (
+            _group(_O.READ),
+            _handler(_O.DESCRIBE, _R.TOPIC, "each topic by name; others are left out of a regex"),
+        ),
+    ),
+    Row(
+        69,
+        "ConsumerGroupDescribe",
+        (
+            _each(_O.DESCRIBE, _R.GROUP, "group_ids", ""),
+            _handler(_O.DESCRIBE, _R.TOPIC, "all topics that the group's members are assigned"),
+        ),
+    ),
     Row(
         75,
         "DescribeTopicPartitions",
