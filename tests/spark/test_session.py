@@ -3,14 +3,17 @@
 import logging
 import os
 import pty
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import accumulators
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
@@ -19,7 +22,7 @@ from barnabas.cli.exit_codes import CommandFailed, Misused
 from barnabas.spark import session
 from barnabas.spark.class_archive import class_archive
 from barnabas.spark.session import SparkPlace, quiet_python, spark_session
-from barnabas.spark.spark_errors import LATE, SparkCommandFailed, unless_late
+from barnabas.spark.spark_errors import LATE, SparkCommandFailed, spark_failures, unless_late
 from tests.spark.commands import barnabas
 
 
@@ -206,6 +209,33 @@ def test_py4js_traceback_of_a_connection_that_ends_is_not_printed(
     quiet_python()
     logging.getLogger("py4j.clientserver").error("Exception while sending command.")
     assert capsys.readouterr().err == ""
+
+
+def test_the_end_of_the_jvm_prints_no_traceback_of_sparks_accumulators(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet_python()
+    server: Any = accumulators._start_update_server("token", False)
+    ended, close = threading.Event(), server.shutdown_request
+
+    def closed(request: Any) -> None:
+        close(request)
+        ended.set()
+
+    monkeypatch.setattr(server, "shutdown_request", closed)
+    socket.create_connection(server.server_address).close()
+    assert ended.wait(60)
+    server.shutdown()
+    server.server_close()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_driver_that_is_gone_is_a_failure_of_spark() -> None:
+    with (
+        pytest.raises(SparkCommandFailed, match="writing: Spark's driver has ended"),
+        spark_failures("writing"),
+    ):
+        raise ConnectionRefusedError(111, "Connection refused")
 
 
 def test_on_a_terminal_the_start_of_spark_is_shown() -> None:

@@ -181,7 +181,7 @@ def test_a_continuous_table_outlives_the_death_of_its_brokers(
     """Of a topic with one replica: it has no leader while its broker is away."""
     with Cluster(tmp_path / "cluster", zookeeper_chroot, 2) as cluster:
         client = admin.AdminClient({"bootstrap.servers": cluster.bootstrap})
-        topic = admin.NewTopic("kept", replica_assignment=[[0], [1]])
+        topic = admin.NewTopic("kept", 2, replica_assignment=[[0], [1]])
         client.create_topics([topic])["kept"].result(60)
         where = ("-b", cluster.bootstrap, "--remote", server, "--continuous", "--every", 0.1)
         process = TableProcess(tmp_path, ("kept", *where, *SCHEMA))

@@ -90,6 +90,7 @@ def spark_session(
 
 def quiet_python() -> None:
     """Silence PySpark's logging and warnings: every error that matters is raised."""
+    from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
     from pyspark.logger import PySparkLogger
 
     logging.getLogger().addFilter(_is_no_interrupt)
@@ -99,7 +100,14 @@ def quiet_python() -> None:
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\b.*")
+    # They print a traceback if the JVM ends before they do.
+    for server in (AccumulatorTCPServer, AccumulatorUnixServer):
+        setattr(server, "handle_error", _ignore_error)  # noqa: B010 - mypy refuses an assignment
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+
+def _ignore_error(server: Any, request: Any, client: Any) -> None:
+    """In place of socketserver's method, which prints the error."""
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:

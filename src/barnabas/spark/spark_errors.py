@@ -56,11 +56,13 @@ def explain(error: BaseException) -> str:
 @contextmanager
 def spark_failures(doing: str = "") -> Iterator[None]:
     """Turn every exception of Spark into SparkCommandFailed, with `doing` before the reason."""
+    before = f"{doing}: " if doing else ""
     try:
         yield
     except spark_errors() as error:
-        before = f"{doing}: " if doing else ""
         raise SparkCommandFailed(f"{before}{explain(error)}") from None
+    except (ConnectionRefusedError, ConnectionResetError):  # Py4J lets these out as they are
+        raise SparkCommandFailed(f"{before}Spark's driver has ended") from None
 
 
 def answers(spark: "SparkSession") -> bool:
