@@ -1,4 +1,4 @@
-"""What a console serves at once: live pages, searches, attempts to sign in."""
+"""The bounds of what a console serves at once: live pages, searches, attempts to sign in."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from barnabas.console.pages import sign_in_page
 from barnabas.console.web import access
 from barnabas.console.web.limits import Attempts, Crowded, Places
 from tests.console.conftest import Visitor, running_console
-from tests.console.test_web import NOBODY, OWN, ask, cookie_of, served
+from tests.console.test_web import NOBODY, OWN, ask, cookie_of, in_thread, served
 
 Visit = Callable[..., Visitor]
 EVENTS = "text/event-stream"
@@ -59,7 +59,7 @@ def test_attempts_of_one_address_are_made_one_after_the_other() -> None:
         assert len(entered) == 10
         await attempt("2001:db8::3")
 
-    asyncio.run(run())
+    in_thread(run)
 
 
 def test_attempts_of_very_many_addresses_are_bounded() -> None:
@@ -78,7 +78,7 @@ def test_attempts_of_very_many_addresses_are_bounded() -> None:
         await asyncio.gather(*many)
         await attempt("10.0.1.1")
 
-    asyncio.run(run())
+    in_thread(run)
 
 
 def test_passwords_are_not_guessed_in_parallel(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -88,7 +88,11 @@ def served(
         finally:
             state.close()
 
-    # Playwright's loop runs in this thread while its browser is open.
+    in_thread(run)
+
+
+def in_thread(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run it in a loop of its own: Playwright's runs in this thread while its browser is open."""
     with ThreadPoolExecutor(1) as thread:
         thread.submit(lambda: asyncio.run(run())).result()
 

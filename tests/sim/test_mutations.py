@@ -17,7 +17,7 @@ WITHOUT_TRANSACTIONS: Final = [
 BRIEFLY_S: Final = {
     **dict.fromkeys(WITHOUT_TRANSACTIONS, 8.0),
     "producer_epoch_fence": 1.5,
-    "verification_guard": 3.0,
+    "verification_guard": 8.0,
     "replicate_before_answer": 3.0,
     "last_stable_offset_bound": 1.5,
     "pending_offsets": 5.0,

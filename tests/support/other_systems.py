@@ -20,7 +20,7 @@ def pytest_runtest_call() -> Generator[None, None, None]:
 
 
 def lacking(error: OSError | AttributeError, platform: str) -> str:
-    """What a system lacks, if this error says so; empty if it is an error of the code."""
+    """The thing that a system lacks, if this error says so; empty if it is an error of the code."""
     if platform == "linux":
         return ""
     if isinstance(error, AttributeError):

@@ -1,4 +1,4 @@
-"""What a request names again and again makes no large response: it is described once or refused."""
+"""A request that names a thing again and again gets one description of it, or an error."""
 
 from typing import Any
 
