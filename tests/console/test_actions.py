@@ -160,7 +160,7 @@ def test_offsets_are_reset_after_a_preview_and_the_group_deleted(
     page.get_by_label("Time, duration").fill("3")
     page.get_by_role("button", name="Preview…").click()
     page.get_by_text(f"{topic}-0: 4 → 7 (+3).").wait_for()
-    person.check()
+    person.check_all_looks()
     person.confirm("Reset offsets")
     page.get_by_text("1 offsets of group").wait_for()
     page.get_by_role("cell", name="7", exact=True).wait_for()
@@ -168,7 +168,7 @@ def test_offsets_are_reset_after_a_preview_and_the_group_deleted(
     page.locator("select[name=scenario]").select_option("list")
     page.get_by_text("A list of offsets").click()
     page.locator("textarea[name=list]").fill(f"{topic},0,2\n{topic},1,0")
-    person.check()
+    person.check_all_looks()
     page.get_by_role("button", name="Preview…").click()
     page.get_by_text(f"{topic}-1: none → 0.").wait_for()
     person.confirm("Reset offsets")
@@ -176,6 +176,7 @@ def test_offsets_are_reset_after_a_preview_and_the_group_deleted(
     page.get_by_role("button", name="Delete").click()
     person.confirm("Delete")
     page.get_by_text(f"Group {group} was deleted.").wait_for()
+    person.check_all_looks()
 
 
 @pytest.mark.long
@@ -189,4 +190,4 @@ def test_preferred_leaders_are_elected_and_throttles_removed(visit: Visit) -> No
     person.confirm("Remove")
     page.get_by_text("Throttles were removed").wait_for()
     page.get_by_text("elect leaders: Elect preferred leaders").first.wait_for()  # the audit log
-    person.check()
+    person.check_all_looks()

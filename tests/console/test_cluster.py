@@ -298,7 +298,7 @@ def test_partitions_without_a_leader_are_named_wherever_they_are_left_out(
         cluster.start([1])
     page = person.open("groups?q=lonely", "Groups")
     page.get_by_text(without).wait_for(state="detached", timeout=60_000)
-    page.get_by_role("row", name=re.compile("lonely.* 14$")).wait_for()
+    page.get_by_role("row", name=re.compile(r"lonely.* 14\b")).wait_for()
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     producer.produce("alone", b"after all", partition=1)
     producer.flush(60)
@@ -397,4 +397,4 @@ def test_a_cluster_that_is_gone_is_reported_and_comes_back(
     page.get_by_role("link", name="orders", exact=True).wait_for(timeout=60_000)
     assert time.monotonic() - began < 90
     messages.get_by_text("; done").wait_for(timeout=60_000)
-    person.check()
+    person.check_all_looks()
