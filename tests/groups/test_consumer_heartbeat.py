@@ -187,7 +187,7 @@ def test_an_expression_finds_no_topic_that_the_client_may_not_describe() -> None
     hidden.clear()
     driver.change_topic("bills", Topic(BILLS, 2))
     assert owned() == {ORDERS: frozenset({0}), BILLS: frozenset({0, 1})}
-    # What is new when another leaves is found with the next heartbeat.
+    # The next heartbeat finds new topics after another member leaves.
     driver.beat(first_request("b", "orders"))
     driver.change_topic("clicks", Topic(CLICKS, 1))
     driver.beat(request("b", -1))

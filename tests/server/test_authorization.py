@@ -390,7 +390,7 @@ def test_s30_consumer_groups_disclose_no_topic_that_a_member_may_not_describe(
         by_regex = of(**joining, subscribed_topic_regex=".*")
         answer = await ask(client, ApiKey.CONSUMER_GROUP_HEARTBEAT, by_regex)
         assert [topic.topic_id for topic in answer.assignment.topic_partitions] == [seen]
-        # Who may describe the group, but not its topics, sees nothing of it.
+        # A client that may describe the group, but not its topics, sees nothing of it.
         described = of(group_ids=("g",))
         (group,) = (await ask(client, ApiKey.CONSUMER_GROUP_DESCRIBE, described)).groups
         assert [member.member_id for member in group.members] == ["m"]

@@ -129,7 +129,7 @@ def test_the_bytes_of_a_large_request_stay_until_it_is_read(tmp_path: Path) -> N
     async def scenario(insight: Insight) -> None:
         await insight.create(TOPIC)
         client = await insight.connect(limit=2**26)
-        # What follows at once must not overwrite it, nor be answered before it.
+        # The next request must not overwrite it, nor be answered before it.
         for count in (3_000, 50_000):
             await client.send(
                 list_offsets(count, 1) + api_versions(2) + list_offsets(count, 3) + api_versions(4)
