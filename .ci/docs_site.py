@@ -1,17 +1,23 @@
 """Builds the documentation as a site: `make docs`.
 
-The pages are those that GitHub shows, with four differences. A link to a source file leads to the
+The pages are those that GitHub shows, with these differences. A link to a source file leads to the
 repository, whose name GitHub's workflow has in GITHUB_REPOSITORY; elsewhere only its text is left.
 The files for operators are on the site. The navigation has every decision. The reference has a page
 with the help of every command.
+
+The library that draws the diagrams is served with the site: a reader's browser asks no other host.
 """
 
+import base64
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
+from urllib.request import urlopen
 
 DOCS = Path("docs")
 BUILD = Path("build/docs")
@@ -20,6 +26,16 @@ DEPLOY = Path("deploy")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(((?:\.\./)+[^)\s#]+|[^)\s:#]+/?)(#[^)\s]*)?\)")
 # Documents outside of docs/ that are pages of the site.
 PAGES = {Path("CHANGELOG.md"): "changelog.md", Path("CONTRIBUTING.md"): "contributing.md"}
+MERMAID = "https://registry.npmjs.org/mermaid/-/mermaid-11.17.2.tgz"
+MERMAID_SHA512 = (
+    "V6K3C8EBdEsPFZXSKMJe6ppQOENxuHARr9GvHX4hh47lAbhMRD9qf4oEK7LoaRQxULMa80/qt5gHO73aCleBBg=="
+)
+MERMAID_FILES = {
+    "package/dist/mermaid.min.js": "mermaid.min.js",
+    "package/LICENSE": "mermaid.LICENSE",
+}
+# Zensical's own script, which loads Mermaid from elsewhere unless a page has it already.
+BUNDLE = re.compile(r'<script src="([./]*assets/javascripts/)bundle\.[^"]*"></script>')
 
 
 def main() -> int:
@@ -42,6 +58,9 @@ def main() -> int:
         if "<p>```" in page.read_text():
             print(f"{page}: a block of code is shown as text")
             built = 1
+        if 'class="mermaid"' in page.read_text():
+            page.write_text(with_mermaid(page.read_text()))
+    add_mermaid(BUILD / "site" / "assets" / "javascripts")
     if built == 0:
         shutil.rmtree(SITE, ignore_errors=True)
         shutil.move(BUILD / "site", SITE)
@@ -53,6 +72,38 @@ def with_decisions(config: str) -> str:
     pages = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.glob("decisions/*.md"))
     entries = "".join(f"      - {page}\n" for page in pages)
     return config.replace("  - Decisions: []\n", f"  - Decisions:\n{entries}")
+
+
+def with_mermaid(page: str) -> str:
+    """The page of a diagram, with a script that the site has before the one that looks for it."""
+    bundle = BUNDLE.search(page)
+    assert bundle is not None, "Zensical's script has another name"
+    script = f'<script src="{bundle[1]}mermaid.min.js"></script>'
+    return page.replace(bundle[0], script + bundle[0])
+
+
+def add_mermaid(to: Path) -> None:
+    """Put the library and its license there, out of a package that is fetched once."""
+    package = BUILD.parent / MERMAID.rpartition("/")[2]
+    if not package.exists():
+        with urlopen(MERMAID, timeout=60) as response:
+            package.write_bytes(response.read())
+    check(package.read_bytes())
+    with tarfile.open(package) as files:
+        for name, here in (
+            ("dist/mermaid.min.js", "mermaid.min.js"),
+            ("LICENSE", "mermaid.LICENSE"),
+        ):
+            file = files.extractfile(f"package/{name}")
+            assert file is not None
+            (to / here).write_bytes(file.read())
+
+
+def check(package: bytes) -> None:
+    """Raises  SystemExit, if this is not the package that was chosen"""
+    checksum = base64.b64encode(hashlib.sha512(package).digest()).decode()
+    if checksum != MERMAID_SHA512:
+        raise SystemExit(f"{MERMAID} has another checksum than MERMAID_SHA512: {checksum}")
 
 
 def linked(link: re.Match[str], page: Path) -> str:

@@ -1,5 +1,7 @@
 """The contract of the Disk seam, on the real one."""
 
+import errno
+import fcntl
 import gc
 import os
 import sys
@@ -223,6 +225,21 @@ def test_a_log_directory_is_locked_by_one_process_at_a_time(disk: RealDisk) -> N
     again = disk.lock(".lock")
     assert again is not None
     again.close()
+
+
+def test_a_log_directory_is_locked_where_flock_excludes_record_locks_too(
+    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on macOS and BSD, also within one process."""
+
+    def refused(*_: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(fcntl, "lockf", refused)
+    lock = disk.lock(".lock")
+    assert lock is not None
+    lock.close()
 
 
 def test_a_forgotten_file_gives_its_descriptor_back(disk: RealDisk) -> None:

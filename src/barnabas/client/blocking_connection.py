@@ -5,6 +5,7 @@ requests may be in flight, so the next records arrive while the last ones are de
 """
 
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from barnabas.base.errors import PeerGone
@@ -49,7 +50,8 @@ class BlockingConnection:
         except (OSError, ValueError, OverflowError) as failure:
             raise PeerGone(f"{name}: {_reason(failure)}") from None
         connected.settimeout(response_s)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with suppress(OSError):  # macOS refuses it if the peer has closed; the next read says so
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = cls(_secured(connected, host, name, security), name, client_id)
         if security.login is not None:
             connection._authenticate(security)

@@ -10,6 +10,7 @@ import fcntl
 import mmap
 import os
 import shutil
+import sys
 import weakref
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -277,8 +278,10 @@ class RealDisk:
             file = open(self._full(path), "ab")  # noqa: SIM115 - held as long as the lock
             try:
                 # Kafka takes a record lock, which does not exclude within one process; flock does.
+                # On BSD and macOS each excludes the other, in whichever process: flock is enough.
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if sys.platform == "linux":
+                    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except (BlockingIOError, PermissionError):
                 file.close()
                 return None
