@@ -85,10 +85,10 @@ class TransactionCoordinatorShard:
         entry = self._entry(request.transactional_id)
         return self._result(decide_add(*entry, self._unfenced(request), now.wall_ms))
 
-    def verify(self, request: AddPartitions, now: Now) -> CoordinatorResult[list[ErrorCode]]:
-        """For each partition, sorted, whether it is in the transaction of the producer."""
+    def verify(self, request: AddPartitions) -> dict[TopicPartition, ErrorCode]:
+        """The code of each partition: none if it is in the transaction of the producer."""
         metadata = self._metadata.get(request.transactional_id)
-        return CoordinatorResult(decide_verify(metadata, self._unfenced(request)))
+        return decide_verify(metadata, self._unfenced(request))
 
     def end(
         self, request: EndTransaction, now: Now, new_producer_id: int | None = None

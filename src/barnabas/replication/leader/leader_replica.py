@@ -327,8 +327,9 @@ class LeaderReplica:
                 DiskFault, nothing appended
         """
         if header is None:
-            if self.is_plain:
-                plain = judge_plain(records, 0, len(records), self.largest)
+            # The first batch of a transaction, which has a guard, is more than an append.
+            if self.is_plain and guard is None:
+                plain = judge_plain(records, 0, len(records), self.largest, True)
                 given = None if plain is None else self.append_plain([plain], now_ms)
                 if given is not None:
                     return Appended(given, self.log.log_end_offset)
@@ -375,14 +376,18 @@ class LeaderReplica:
 
         The part of `append` for batches that were found plain where `is_plain`. Return the base
         offset of the first; the log ends behind the last that was appended. None leaves the first
-        to `append`: its sequence is not the expected one. A batch with a sequence comes alone.
+        to `append`: its sequence is not the expected one, or its transaction begins here. A batch
+        with a sequence comes alone.
         """
         log = self.log
         state = None
         first = batches[0]
         if first.producer_id >= 0:
             state = log.producers.expecting(
-                first.producer_id, first.producer_epoch, first.base_sequence
+                first.producer_id,
+                first.producer_epoch,
+                first.base_sequence,
+                first.is_transactional,
             )
             if state is None:
                 return None
@@ -391,6 +396,8 @@ class LeaderReplica:
             state.on_appended(
                 first.base_sequence, base_offset, first.record_count, first.max_timestamp
             )
+            if first.is_transactional:
+                log.producers.verifications.end(first.producer_id)
         self._on_appended()
         return base_offset
 
