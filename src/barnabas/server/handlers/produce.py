@@ -58,6 +58,7 @@ from barnabas.wire.produce.produce_codec import (
     read_single,
     refusal,
     success,
+    whole,
     write_produce,
 )
 from barnabas.wire.records.compression import SMALL_RECORDS, RecordsTooLarge
@@ -144,7 +145,7 @@ class Produce:
                 with suppress(RecordsTooLarge):
                     return self._single(version, correlation_id, single, leader, frame, connection)
         # The whole request is read before any of it is appended: a malformed one leaves no trace.
-        request = read_produce(version, frame, position)
+        request = read_produce(version, frame, position) if single is None else whole(single)
         headers = transactional_headers(request)
         denied = self._denied(request, connection, is_transactional=bool(headers))
         request, done = _denied_first(request, denied) if denied else (request, [])

@@ -75,6 +75,12 @@ class SinglePartition(NamedTuple):
     timeout_ms: int
 
 
+def whole(single: SinglePartition) -> ProduceRequest:
+    """The same request as any other."""
+    batches = PartitionBatches(single.topic, single.partition, single.records)
+    return ProduceRequest(single.transactional_id, single.acks, single.timeout_ms, [batches])
+
+
 _SINGLE_FLEXIBLE = struct.Struct(">hiBB")  # acks, timeout, one topic, name size
 _SINGLE_CLASSIC = struct.Struct(">hiih")
 _ONE_PARTITION_FLEXIBLE = struct.Struct(">Bi")
