@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from barnabas.base.errors import ErrorCode
 from barnabas.groups.classic.classic_messages import CommitClaim
+from barnabas.groups.consumer import consumer_turn
 from barnabas.groups.consumer.consumer_group import ConsumerGroupState
 from barnabas.groups.consumer.consumer_member import MemberState
 from barnabas.groups.consumer.consumer_messages import ConsumerHeartbeatRequest, Topic
+from barnabas.groups.consumer.target_assignment import decide_targets
 from tests.groups.consumer_driver import (
     BILLS,
     CLICKS,
@@ -489,3 +492,35 @@ def test_a_hundred_members_share_five_hundred_partitions() -> None:
             member.obey()
     assert shares(*members) == [5] * 100
     assert not owned_twice(*members)
+
+
+def test_of_thousands_of_members_that_join_at_once_few_have_a_target_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A target for each would take time in proportion to the square of their number."""
+    computed_for: list[int] = []
+
+    def counted(assignor: str, members: Any, *of: Any) -> Any:
+        computed_for.append(len(members))
+        return decide_targets(assignor, members, *of)
+
+    monkeypatch.setattr(consumer_turn, "decide_targets", counted)
+    driver = ConsumerDriver({"orders": Topic(ORDERS, 3_000)})
+    consumers = [Consumer(driver, f"member-{number:04}") for number in range(1_000)]
+    for consumer in consumers:
+        consumer.join()
+        assert consumer.epoch > 0
+        driver.loop_ms += 1
+    few, alone = 30, consumer_turn.MANY_MEMBERS
+    assert len(computed_for) < alone + few
+    assert sum(computed_for[alone:]) < few * len(consumers)
+    # Each has its share some heartbeats later, and no partition has two owners or none.
+    for _ in range(4):
+        driver.loop_ms += 5_000
+        for consumer in consumers:
+            consumer.work()
+    assert driver.consumers.state is ConsumerGroupState.STABLE
+    assert {len(consumer.owned[ORDERS]) for consumer in consumers} == {3}
+    assert frozenset().union(*(consumer.owned[ORDERS] for consumer in consumers)) == frozenset(
+        range(3_000)
+    )

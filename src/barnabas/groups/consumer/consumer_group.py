@@ -4,6 +4,7 @@ It changes by `apply_*` alone, but for the soft state that is marked. Records of
 name members that are unknown, or remove members that are gone.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -60,6 +61,7 @@ class ConsumerGroup:
     is_stale: bool = True  # topics may have changed since the last look
     is_unresolved: bool = False  # regexes may find more topics, by the rights of a heartbeat
     asked_to_rejoin: dict[str, None] = field(default_factory=dict)  # classic members with a timer
+    targets_since_ms: float = -math.inf  # when they were computed, by the loop's clock
 
     # -- members ---------------------------------------------------------------------------------
 

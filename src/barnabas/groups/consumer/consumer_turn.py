@@ -1,13 +1,13 @@
 """A decision about a consumer group in progress: the steps that decisions are made of.
 
-The group changes when the records of the decision are replayed. Only `is_stale`, which is soft,
-is cleared at once when the topics turn out to be the same.
+The group changes when the records of the decision are replayed. Only soft state changes at once:
+`is_stale` is cleared when the topics turn out to be the same, and `targets_since_ms` is set.
 """
 
 import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from barnabas.coordinator.result import (
     ArmTimer,
@@ -41,6 +41,12 @@ from barnabas.groups.records.consumer_group_records import TopicMetadata
 log = logging.getLogger(__name__)
 
 Reply = TypeVar("Reply")
+
+# To compute the targets of a group takes time in proportion to its members. In one with many, the
+# next computation waits so long for each of them: a target for each of thousands of members that
+# join at once would keep a broker busy for a minute.
+MANY_MEMBERS: Final = 250
+PAUSE_MS_PER_MEMBER: Final = 0.1
 
 # Kinds of timers; a key is (kind, group, member).
 SESSION = "session"  # it sent no heartbeat
@@ -116,7 +122,8 @@ class ConsumerTurn:
         if before is None or before.metadata != member.metadata:
             self.records.append(member_record(group.group_id, member))
         must_bump = _wants_other_topics(before, member)
-        if must_bump or self._is_stale or group.group_epoch > group.assignment_epoch:
+        is_due = group.group_epoch > group.assignment_epoch and not self._is_too_soon(member)
+        if must_bump or self._is_stale or is_due:
             target = self._renewed_target(member, formerly, must_bump)
         else:
             target = Target(group.assignment_epoch, group.target(formerly or member.member_id))
@@ -131,10 +138,22 @@ class ConsumerTurn:
         members[member_id] = member
         topics, group_epoch = self._refresh(members, must_bump)
         had = group.target(formerly or member_id)
-        if group_epoch == group.assignment_epoch:
-            return Target(group_epoch, had)
+        if group_epoch == group.assignment_epoch or self._is_too_soon(member):
+            return Target(group.assignment_epoch, had)
         targets = self._retarget(group_epoch, members, topics, {**group.targets, member_id: had})
         return Target(group_epoch, targets[member_id])
+
+    def _is_too_soon(self, member: ConsumerMember) -> bool:
+        """True if the group has a target that was computed a moment ago, for many members.
+
+        A member that has none yet gets it with its next heartbeat. Not of the classic protocol: it
+        would join again at once.
+        """
+        group = self.group
+        count = len(group.members)
+        if not group.assignment_epoch or count < MANY_MEMBERS or member.uses_classic_protocol:
+            return False
+        return self.now.loop_ms < group.targets_since_ms + count * PAUSE_MS_PER_MEMBER
 
     def remove_members(self, leaving: Collection[ConsumerMember], why: str) -> None:
         """Their partitions are free once this is in the log; the next heartbeat makes a target."""
@@ -196,10 +215,11 @@ class ConsumerTurn:
         group_id = self.group.group_id
         assignor = chosen_assignor(members.values(), self.settings.assignors[0])
         targets = decide_targets(assignor, members, topics, had)
+        self.group.targets_since_ms = self.now.loop_ms
         self.records += [
             target_record(group_id, member_id, target)
             for member_id, target in targets.items()
-            if had[member_id] != target or member_id not in self.group.targets
+            if had.get(member_id) != target or member_id not in self.group.targets
         ]
         self.records.append(target_epoch_record(group_id, group_epoch))
         return targets
