@@ -10,7 +10,7 @@ STAMP  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lock check format test search long fuzz crash chaos sim demo bench bench-smoke limits soak \
+.PHONY: help venv lock check format test search long fuzz crash chaos tables sim demo bench bench-smoke limits soak \
 	sanitize console-test dist dist-test docs lock-release clean
 
 help:           ## list the targets
@@ -73,6 +73,9 @@ crash: venv     ## logs and brokers killed at random moments, 500 times instead 
 
 chaos: venv     ## brokers killed, paused and cut off at random, for minutes instead of CI's seconds
 	BARNABAS_CHAOS_SECONDS=300 $(BIN)/python -m pytest -s tests/chaos/test_chaos.py tests/cluster/test_any_order.py tests/cluster/test_zookeeper_gone.py --timeout=2400
+
+tables: venv    ## topics of ten million records as tables, read while producers go on; RECORDS=1000000 for fewer
+	BARNABAS_TABLE_RECORDS=$(if $(RECORDS),$(RECORDS),10000000) $(BIN)/python -m pytest -s -m long tests/spark/test_table_producing.py
 
 sim: venv       ## a thousand clusters in simulation, for ten minutes at most
 	$(BIN)/barnabas sim --seeds 1..1000 --minutes 10

@@ -34,6 +34,7 @@ MERMAID_FILES = {
     "package/dist/mermaid.min.js": "mermaid.min.js",
     "package/LICENSE": "mermaid.LICENSE",
 }
+CDN = "no Mermaid: readers' browsers load what draws the diagrams from a public server"
 # Zensical's own script, which loads Mermaid from elsewhere unless a page has it already.
 BUNDLE = re.compile(r'<script src="([./]*assets/javascripts/)bundle\.[^"]*"></script>')
 
@@ -58,9 +59,10 @@ def main() -> int:
         if "<p>```" in page.read_text():
             print(f"{page}: a block of code is shown as text")
             built = 1
-        if 'class="mermaid"' in page.read_text():
-            page.write_text(with_mermaid(page.read_text()))
-    add_mermaid(BUILD / "site" / "assets" / "javascripts")
+    if (package := mermaid()) is None:
+        print(CDN)
+    else:
+        add_mermaid(package, BUILD / "site")
     if built == 0:
         shutil.rmtree(SITE, ignore_errors=True)
         shutil.move(BUILD / "site", SITE)
@@ -74,36 +76,41 @@ def with_decisions(config: str) -> str:
     return config.replace("  - Decisions: []\n", f"  - Decisions:\n{entries}")
 
 
+def mermaid() -> Path | None:
+    """The package of the library, fetched once; None where it cannot be had."""
+    package = BUILD.parent / MERMAID.rpartition("/")[2]
+    if not package.exists():
+        try:
+            with urlopen(MERMAID, timeout=60) as response:
+                fetched = response.read()
+        except OSError as error:
+            print(f"{MERMAID}: {error}")
+            return None
+        checksum = base64.b64encode(hashlib.sha512(fetched).digest()).decode()
+        if checksum != MERMAID_SHA512:
+            raise SystemExit(f"{MERMAID} has another checksum than MERMAID_SHA512: {checksum}")
+        package.write_bytes(fetched)
+    return package
+
+
+def add_mermaid(package: Path, site: Path) -> None:
+    """Put the library and its license into the site, and refer to it in the pages of diagrams."""
+    with tarfile.open(package) as files:
+        for name, here in MERMAID_FILES.items():
+            file = files.extractfile(name)
+            assert file is not None
+            (site / "assets" / "javascripts" / here).write_bytes(file.read())
+    for page in site.rglob("*.html"):
+        if 'class="mermaid"' in page.read_text():
+            page.write_text(with_mermaid(page.read_text()))
+
+
 def with_mermaid(page: str) -> str:
     """The page of a diagram, with a script that the site has before the one that looks for it."""
     bundle = BUNDLE.search(page)
     assert bundle is not None, "Zensical's script has another name"
     script = f'<script src="{bundle[1]}mermaid.min.js"></script>'
     return page.replace(bundle[0], script + bundle[0])
-
-
-def add_mermaid(to: Path) -> None:
-    """Put the library and its license there, out of a package that is fetched once."""
-    package = BUILD.parent / MERMAID.rpartition("/")[2]
-    if not package.exists():
-        with urlopen(MERMAID, timeout=60) as response:
-            package.write_bytes(response.read())
-    check(package.read_bytes())
-    with tarfile.open(package) as files:
-        for name, here in (
-            ("dist/mermaid.min.js", "mermaid.min.js"),
-            ("LICENSE", "mermaid.LICENSE"),
-        ):
-            file = files.extractfile(f"package/{name}")
-            assert file is not None
-            (to / here).write_bytes(file.read())
-
-
-def check(package: bytes) -> None:
-    """Raises  SystemExit, if this is not the package that was chosen"""
-    checksum = base64.b64encode(hashlib.sha512(package).digest()).decode()
-    if checksum != MERMAID_SHA512:
-        raise SystemExit(f"{MERMAID} has another checksum than MERMAID_SHA512: {checksum}")
 
 
 def linked(link: re.Match[str], page: Path) -> str:

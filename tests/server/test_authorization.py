@@ -27,6 +27,7 @@ from barnabas.security.acls import (
     ResourcePattern,
     ResourceType,
 )
+from barnabas.server.requests.access import NOT_ASKED
 from barnabas.server.requests.api_access import ACCESS, table
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.schema import adapt, request_type
@@ -362,7 +363,7 @@ def test_s30_metadata_discloses_nothing(tmp_path: Path) -> None:
 
 
 def test_s30_consumer_groups_disclose_no_topic_that_a_member_may_not_describe(
-    tmp_path: Path,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(broker: Insight) -> None:
         await broker.create("t")
@@ -386,25 +387,30 @@ def test_s30_consumer_groups_disclose_no_topic_that_a_member_may_not_describe(
             by_name = of(**joining, subscribed_topic_names=("seen", name))
             answer = await ask(client, ApiKey.CONSUMER_GROUP_HEARTBEAT, by_name)
             assert answer.error_code is ErrorCode.topic_authorization_failed
-            assert answer.assignment is None
+            assert (answer.error_message, answer.assignment) == (None, None)
+            assert f"resource = Topic:LITERAL:{name} for request" in caplog.text
+        caplog.clear()
         by_regex = of(**joining, subscribed_topic_regex=".*")
         answer = await ask(client, ApiKey.CONSUMER_GROUP_HEARTBEAT, by_regex)
         assert [topic.topic_id for topic in answer.assignment.topic_partitions] == [seen]
+        assert "is Denied" not in caplog.text
         # A client that may describe the group, but not its topics, sees nothing of it.
-        described = of(group_ids=("g",))
+        described = of(group_ids=("g",), include_authorized_operations=True)
         (group,) = (await ask(client, ApiKey.CONSUMER_GROUP_DESCRIBE, described)).groups
         assert [member.member_id for member in group.members] == ["m"]
+        assert group.authorized_operations == (1 << 3) + (1 << 8)
         await revoke_all(broker)
         await grant(broker, allow(Operation.DESCRIBE, ResourceType.GROUP))
         (group,) = (await ask(client, ApiKey.CONSUMER_GROUP_DESCRIBE, described)).groups
         assert group.error_code is ErrorCode.topic_authorization_failed
-        assert group.members == ()
+        assert (group.members, group.authorized_operations) == ((), NOT_ASKED)
         await grant(broker, allow(Operation.READ, ResourceType.GROUP))
         leaving = of(group_id="g", member_id="m", member_epoch=-1)
         left = await ask(client, ApiKey.CONSUMER_GROUP_HEARTBEAT, leaving)
         assert left.error_code is ErrorCode.none
 
-    with_broker(tmp_path, scenario, **AUTHORIZER, **ONE_COORDINATOR)
+    with caplog.at_level(logging.INFO, "kafka.authorizer.logger"):
+        with_broker(tmp_path, scenario, **AUTHORIZER, **ONE_COORDINATOR)
 
 
 def test_s31_authorized_operations_are_those_that_are_allowed(tmp_path: Path) -> None:
@@ -429,12 +435,18 @@ def test_s31_authorized_operations_are_those_that_are_allowed(tmp_path: Path) ->
         await grant(broker, allow(Operation.CREATE, ResourceType.CLUSTER))
         answer = await ask(client, ApiKey.DESCRIBE_CLUSTER, wanted)
         assert answer.cluster_authorized_operations == 0  # it may not describe the cluster
-        await grant(broker, allow(Operation.DESCRIBE, ResourceType.GROUP))
+        # Those of a group only if it can be described.
         wanted = of(groups=("g",), include_authorized_operations=True)
+        await grant(broker, allow(Operation.DESCRIBE, ResourceType.GROUP))
+        (group,) = (await ask(client, ApiKey.DESCRIBE_GROUPS, wanted)).groups
+        assert group.error_code is ErrorCode.coordinator_not_available
+        assert group.authorized_operations == NOT_ASKED
+        await coordinated(broker, client)
+        await grant(broker, allow(Operation.DESCRIBE, ResourceType.GROUP))
         (group,) = (await ask(client, ApiKey.DESCRIBE_GROUPS, wanted)).groups
         assert group.authorized_operations == 1 << 8
 
-    with_broker(tmp_path, scenario, **AUTHORIZER)
+    with_broker(tmp_path, scenario, **AUTHORIZER, **ONE_COORDINATOR)
 
 
 def test_s32_the_audit_log_has_kafkas_words(

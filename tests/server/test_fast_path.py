@@ -2,18 +2,21 @@
 
 import random
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from barnabas.base.errors import ErrorCode
+from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server.cluster.config_admin import Resource
 from barnabas.server.cluster.config_alterations import Alteration, Operation
 from barnabas.server.network.connection import Connection
 from barnabas.server.network.known_requests import LONGEST_SHORTCUT
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.records.batch import headers
-from tests.server.raw import Insight, RawClient, batch, fetch, produce, with_broker
+from barnabas.wire.records.records import ControlType, EndTransactionMarker
+from tests.server.raw import NOW, Insight, RawClient, batch, fetch, produce, with_broker
 
 TOPIC = 2
 CONFIGS = (
@@ -63,13 +66,29 @@ def sent_batch(chance: random.Random) -> bytes:
             return batch(*values)
 
 
+def sent_in_transaction(chance: random.Random) -> bytes:
+    """One of a transactional producer: it may be fenced, begin a transaction, or be sent again."""
+    return batch(
+        b"x" * 10,
+        producer_id=2000,
+        producer_epoch=chance.choice((0, 0, 0, 0, 1)),
+        base_sequence=chance.choice((0, 0, 1, 1, 2, 3)),
+        transactional=chance.random() < 0.9,
+    )
+
+
 class Step:
     """A request, or a change of the topic that it is for, drawn from a seed."""
 
     def __init__(self, chance: random.Random) -> None:
-        self._kind = chance.choice(["produce"] * 6 + ["fetch"] * 6 + ["alter", "anew"])
+        self._kind = chance.choice(
+            ["produce"] * 6 + ["transaction"] * 8 + ["end"] + ["fetch"] * 6 + ["alter", "anew"]
+        )
         self._partition = chance.choice((0, 0, 0, 1, 2))
         self._batch = sent_batch(chance)
+        self._of_transaction = sent_in_transaction(chance)
+        self._id = chance.choice(("till", "till", "till", "till", "drawer", None))
+        self._marker = EndTransactionMarker(ControlType(chance.randint(0, 1)), 0)
         self._acks = chance.choice((1, 1, -1))
         self._produce_version = chance.choice((7, 8, 9, 9, 11))
         self._fetch_version = chance.choice((4, 7, 11, 11, 12, 12))
@@ -92,6 +111,18 @@ class Step:
                     (*wanted, self._batch), acks=self._acks, version=self._produce_version
                 )
                 return produced(await client.ask(request))
+            case "transaction":
+                request = produce(
+                    (*wanted, self._of_transaction),
+                    acks=self._acks,
+                    version=self._produce_version,
+                    transactional_id=self._id,
+                )
+                return produced(await client.ask(request))
+            case "end":
+                leader = insight.running.broker.replicas.find(*wanted)
+                with suppress(BrokerError):  # of a producer that was fenced
+                    return leader and leader.append_marker(2000, 0, self._marker, NOW)
             case "fetch":
                 version, options = self._fetch_version, self._fetch_options
                 request = fetch((*wanted, self._offset), version=version, **options)
@@ -125,7 +156,7 @@ def test_a_connection_answers_as_many_connections_would(tmp_path: Path, seed: in
             assert await step.take(insight, client, "one-0") == expected, number
             await fresh.close()
 
-    with_broker(tmp_path, scenario)
+    with_broker(tmp_path, scenario, transaction_partition_verification_enable="false")
 
 
 def test_what_tags_make_long_is_not_remembered(tmp_path: Path) -> None:
@@ -155,6 +186,36 @@ def test_an_idempotent_producer_has_a_shortcut_from_its_second_request_on(tmp_pa
             assert len(connection_of(insight, client)._known.shortcuts) == 1
 
     with_broker(tmp_path, scenario)
+
+
+def test_a_transaction_has_a_shortcut_from_its_second_batch_in_a_partition_on(
+    tmp_path: Path,
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        await insight.create("orders")
+        client = await insight.connect()
+        statistics = insight.state.statistics.by_api[ApiKey.PRODUCE]
+        marker = EndTransactionMarker(ControlType.COMMIT, 0)
+        for transaction in range(2):
+            for number in range(4):
+                sequence = 4 * transaction + number
+                sent = batch(
+                    b"x",
+                    producer_id=1000,
+                    producer_epoch=0,
+                    base_sequence=sequence,
+                    transactional=True,
+                )
+                answer = await client.ask(produce(("orders", 0, sent), transactional_id="till"))
+                assert produced(answer)[:2] == (ErrorCode.none, sequence + transaction)
+            leader = insight.leader("orders")
+            assert leader.last_stable_offset == 5 * transaction
+            leader.append_marker(1000, 0, marker, NOW)
+            assert leader.last_stable_offset == leader.log.log_end_offset
+        # The first of each transaction, and the one that the connection remembered.
+        assert (statistics.dispatched, statistics.repeated) == (3, 5)
+
+    with_broker(tmp_path, scenario, transaction_partition_verification_enable="false")
 
 
 def test_internal_topics_are_not_written_by_the_short_way_either(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ class Leading:
         await turns()
 
     async def state(self) -> str:
-        found = await self.coordinator.describe(ID)
+        found = self.coordinator.describe(ID)
         return "" if found is None else found.state.value
 
     async def close(self) -> None:

@@ -92,10 +92,10 @@ def test_questions_about_one_transaction_wait_together_and_each_gets_its_own_ans
 def test_the_coordinator_of_this_broker_is_asked_without_a_connection() -> None:
     class Own:
         def __init__(self) -> None:
-            self.asked: list[tuple[AddPartitions, bool]] = []
+            self.asked: list[AddPartitions] = []
 
-        async def answer_leader(self, request: AddPartitions, *, verify_only: bool) -> Codes:
-            self.asked.append((request, verify_only))
+        def verify(self, request: AddPartitions) -> Codes:
+            self.asked.append(request)
             return {AT: ErrorCode.none, OTHER: ErrorCode.producer_fenced}
 
     async def scenario() -> None:
@@ -106,7 +106,7 @@ def test_the_coordinator_of_this_broker_is_asked_without_a_connection() -> None:
             OTHER: ErrorCode.invalid_producer_epoch,
         }
         request = AddPartitions("id", Producer(7, 3), frozenset({AT, OTHER}), EPOCH_BUMP)
-        assert own.asked == [(request, True)]
+        assert own.asked == [request]
         await verifying.close()
 
     asyncio.run(scenario())

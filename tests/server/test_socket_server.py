@@ -3,12 +3,13 @@
 import asyncio
 import logging
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.server.network.connection_quotas import Limits
+from barnabas.server.network.connection_quotas import NEAR_RECEIVE_BUFFER, Limits
 from barnabas.server.network.connection_state import ConnectionState
 from tests.server.raw import (
     Insight,
@@ -49,7 +50,18 @@ def test_connections_have_the_buffers_that_the_properties_ask_for(tmp_path: Path
 
 def test_buffers_of_minus_one_are_left_to_the_system() -> None:
     limits = Limits(1, 1, 1, 1, socket_send_buffer_bytes=-1, socket_receive_buffer_bytes=-1)
-    assert limits.socket_options == {}
+    assert limits.socket_options("127.0.0.1", has_tls=False) == {}
+    assert limits.socket_options("0.0.0.0", has_tls=True) == {}
+
+
+def test_a_listener_with_tls_that_only_this_machine_reaches_has_a_small_receive_buffer() -> None:
+    limits = Limits(1, 1, 1, 1, socket_send_buffer_bytes=-1, socket_receive_buffer_bytes=-1)
+    for address in ("127.0.0.1", "::1"):
+        chosen = limits.socket_options(address, has_tls=True)
+        assert chosen == {socket.SO_RCVBUF: NEAR_RECEIVE_BUFFER}
+    limits = replace(limits, socket_receive_buffer_bytes=102_400)
+    chosen = limits.socket_options("127.0.0.1", has_tls=True)
+    assert chosen == {socket.SO_RCVBUF: 102_400}
 
 
 def test_an_idle_connection_is_closed_and_a_busy_one_is_not(

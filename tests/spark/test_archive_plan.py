@@ -2,6 +2,7 @@
 
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 
 import confluent_kafka
 import pytest
@@ -158,17 +159,34 @@ def answered(error: int | None = None, answer: object = None) -> "Future[object]
     return future
 
 
+class Answering:
+    """A client that gets these answers, the last one from then on."""
+
+    def __init__(self, *answers: "Future[object]") -> None:
+        self._answers = list(answers)
+        self.asked = 0
+
+    def list_offsets(self, wanted: object, **_: object) -> dict[object, "Future[object]"]:
+        self.asked += 1
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        return {confluent_kafka.TopicPartition("t", 0): answer}
+
+
 def test_offsets_are_asked_for_again_while_a_broker_does_not_know_a_new_topic() -> None:
-    answers = [answered(KafkaError.UNKNOWN_TOPIC_OR_PART), answered(answer="offset 7")]
-    asked: list[object] = []
-
-    class Client:
-        def list_offsets(self, wanted: object, **_: object) -> dict[object, "Future[object]"]:
-            asked.append(wanted)
-            return {confluent_kafka.TopicPartition("t", 0): answers[len(asked) - 1]}
-
-    assert archive_source._offsets(Client(), "t", [0], "latest") == ["offset 7"]
-    assert len(asked) == 2
-    answers += [answered(KafkaError.TOPIC_AUTHORIZATION_FAILED)]
+    at_7 = SimpleNamespace(offset=7)
+    client = Answering(answered(KafkaError.UNKNOWN_TOPIC_OR_PART), answered(answer=at_7))
+    assert archive_source._offsets(client, "t", [0], "latest") == [at_7]
+    assert client.asked == 2
+    refused = Answering(answered(KafkaError.TOPIC_AUTHORIZATION_FAILED))
     with pytest.raises(CommandFailed, match=r"^t \[0\]: .*AUTHORIZATION_FAILED"):
-        archive_source._offsets(Client(), "t", [0], "latest")
+        archive_source._offsets(refused, "t", [0], "latest")
+
+
+def test_an_answer_without_an_offset_is_no_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of librdkafka if the leader of a partition goes away: it is no truncated topic."""
+    monkeypatch.setattr(archive_source, "_PAUSE_S", 0)
+    at_7, nowhere = SimpleNamespace(offset=7), SimpleNamespace(offset=-1001)
+    client = Answering(answered(answer=nowhere), answered(answer=at_7))
+    assert archive_source._offsets(client, "t", [0], "latest") == [at_7]
+    with pytest.raises(CommandFailed, match=r"^t \[0\]: its leader has not answered$"):
+        archive_source._offsets(Answering(answered(answer=nowhere)), "t", [0], "latest")

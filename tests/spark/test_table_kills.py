@@ -102,7 +102,8 @@ def test_a_command_killed_at_every_point_leaves_each_record_once(
 
 
 @pytest.mark.parametrize(
-    ("format", "upsert"), [("delta", False), ("iceberg", True), ("parquet", False)]
+    ("format", "upsert"),
+    [("delta", False), ("delta", True), ("iceberg", False), ("iceberg", True), ("parquet", True)],
 )
 def test_drivers_killed_at_random_leave_each_record_once(
     format: str, upsert: bool, served: BrokerProcess, topic: str, tmp_path: Path
@@ -120,6 +121,25 @@ def test_drivers_killed_at_random_leave_each_record_once(
     check(format, tmp_path / "table", upsert)
 
 
+@pytest.mark.parametrize(("format", "upsert"), [("delta", True), ("iceberg", False)])
+def test_commands_killed_at_random_leave_each_record_once(
+    format: str, upsert: bool, served: BrokerProcess, server: str, topic: str, tmp_path: Path
+) -> None:
+    """The command alone: the Connect server goes on with what it was asked for."""
+    fill(served.bootstrap, topic)
+    chosen = random.Random(24)
+    common = (topic, "--format", format, "-b", served.bootstrap, "--step", 10, *SCHEMA)
+    options = (*common, "--remote", server, *(["--upsert"] if upsert else []))
+    for _ in range(5):
+        process = TableProcess(tmp_path, options)
+        if process.amid_a_write():
+            threading.Event().wait(chosen.uniform(0, 3))
+        process.kill()
+    assert TableProcess(tmp_path, options).ended() == 0
+    check(format, tmp_path / "table", upsert)
+    assert len(values(served.bootstrap, f"{topic}-dead-letters")) >= len(BAD)
+
+
 def test_a_driver_killed_alone_is_reported_in_one_line(
     served: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
@@ -134,11 +154,13 @@ def test_a_driver_killed_alone_is_reported_in_one_line(
     assert "writing the table of" in said
 
 
+@pytest.mark.parametrize(("format", "upsert"), [("delta", False), ("iceberg", True)])
 def test_executors_killed_amid_writes_leave_each_record_once(
-    served: BrokerProcess, topic: str, tmp_path: Path
+    format: str, upsert: bool, served: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     fill(served.bootstrap, topic)
-    options = (topic, "-b", served.bootstrap, "--step", 20, *SCHEMA, "--master", EXECUTORS)
+    common = (topic, "--format", format, "-b", served.bootstrap, "--step", 20, *SCHEMA)
+    options = (*common, "--master", EXECUTORS, *(["--upsert"] if upsert else []))
     settings = ("spark.executor.memory=512m", "spark.task.maxFailures=20")
     given = [each for setting in settings for each in ("--conf", setting)]
     process = TableProcess(tmp_path, (*options, *given))
@@ -150,7 +172,7 @@ def test_executors_killed_amid_writes_leave_each_record_once(
     assert killed
     if process.ended():  # Spark gives up after some lost executors
         assert TableProcess(tmp_path, (*options, *given)).ended() == 0
-    check("delta", tmp_path / "table", False)
+    check(format, tmp_path / "table", upsert)
 
 
 def test_brokers_killed_amid_writes_leave_each_record_once(
@@ -175,8 +197,9 @@ def test_brokers_killed_amid_writes_leave_each_record_once(
         assert len(values(cluster.bootstrap, "killed-dead-letters")) == len(BAD)
 
 
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
 def test_a_continuous_table_outlives_the_death_of_its_brokers(
-    server: str, tmp_path: Path, zookeeper_chroot: str
+    format: str, server: str, tmp_path: Path, zookeeper_chroot: str
 ) -> None:
     """Of a topic with one replica: it has no leader while its broker is away."""
     with Cluster(tmp_path / "cluster", zookeeper_chroot, 2) as cluster:
@@ -184,32 +207,32 @@ def test_a_continuous_table_outlives_the_death_of_its_brokers(
         topic = admin.NewTopic("kept", 2, replica_assignment=[[0], [1]])
         client.create_topics([topic])["kept"].result(60)
         where = ("-b", cluster.bootstrap, "--remote", server, "--continuous", "--every", 0.1)
-        process = TableProcess(tmp_path, ("kept", *where, *SCHEMA))
+        process = TableProcess(tmp_path, ("kept", "--format", format, *where, *SCHEMA))
         try:
             for number in (0, 1):
                 sent = range(20 * number, 20 * number + 20)
                 produce(cluster.bootstrap, "kept", map(record, sent))
-                until(partial(has_rows, process, tmp_path, sent.stop), "the rows", 300)
+                until(partial(has_rows, process, format, tmp_path, sent.stop), "the rows", 300)
                 cluster.brokers[number].kill()
                 until(partial(has_failed, process, number + 1), "the failure", 300)
                 cluster.start([number])
                 cluster.wait_settled()
             produce(cluster.bootstrap, "kept", map(record, range(sent.stop, RECORDS)))
-            until(lambda: has_rows(process, tmp_path, RECORDS), "the rows", 300)
+            until(lambda: has_rows(process, format, tmp_path, RECORDS), "the rows", 300)
             assert process.is_running, process.output
         finally:
             process.kill()
-        check("delta", tmp_path / "table", False)
+        check(format, tmp_path / "table", False)
 
 
 def has_failed(process: TableProcess, times: int) -> bool:
     return not process.is_running or process.output.count("trying again") >= times
 
 
-def has_rows(process: TableProcess, folder: Path, records: int) -> bool:
+def has_rows(process: TableProcess, format: str, folder: Path, records: int) -> bool:
     return not process.is_running or (
         (folder / "table").exists()
-        and len(committed("delta", folder / "table")) == len(expected(records))
+        and len(committed(format, folder / "table")) == len(expected(records))
     )
 
 

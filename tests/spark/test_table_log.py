@@ -269,6 +269,28 @@ def test_a_commit_that_was_made_though_it_failed_counts(
     assert len(log.files()) == 2
 
 
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_a_table_that_is_read_while_it_is_written_has_one_version(
+    format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its state is that of the version which was loaded, though a commit follows at once."""
+    directory = TableDirectory(str(tmp_path))
+    log: Any = open_log(directory, format)
+    add(log, directory, tmp_path, 0)
+    place, name = (log, "_table") if format == "delta" else (log._catalog, "load_table")
+    before = getattr(place, name)()
+    with monkeypatch.context() as patched:
+        patched.setattr(place, name, lambda **given: before)
+        other = open_log(directory, format)
+        add(other, directory, tmp_path, 1)
+        read = log.load()
+    newest = log.load()
+    assert (read.state.rows, read.state.ends) == (1, {0: 1})
+    assert (newest.state.rows, newest.state.ends) == (2, {0: 2})
+    assert newest.version == read.version + 1
+    assert total_rows(log.files(read.version)) == 1
+
+
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     with (
         pytest.raises(CommandFailed, match=f"^{tmp_path}: No space left on device$"),

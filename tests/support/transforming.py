@@ -16,6 +16,7 @@ from tests.support.clients import PATIENCE_S
 PARTITIONS: Final = 2
 _BATCH: Final = 20
 _STEP_S: Final = 10.0
+_ATTEMPT_S: Final = 3.0
 FENCED: Final = 3  # the exit code
 
 
@@ -61,10 +62,22 @@ def read_committed(bootstrap: str, topic: str) -> list[int]:
 
 
 def _high_watermark(bootstrap: str, topic: str, partition: int) -> int:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
-    _, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE_S)
-    consumer.close()
-    return int(high)
+    """The end of a partition. librdkafka keeps a question for the leader that it knew, alive or
+    dead, so each attempt is by a client that looks the leader up.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
+        try:
+            _, high = consumer.get_watermark_offsets(
+                TopicPartition(topic, partition), timeout=_ATTEMPT_S
+            )
+            return int(high)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+        finally:
+            consumer.close()
 
 
 class Transformer:

@@ -95,10 +95,9 @@ class Driver:
         return self.settle(self.shard.add(request, self.now())).error
 
     def verify(self, producer: Producer, *partitions: TopicPartition) -> list[ErrorCode]:
-        request = AddPartitions(ID, producer, frozenset(partitions))
-        reply = self.shard.verify(request, self.now()).reply
-        assert isinstance(reply, list)
-        return reply
+        """The codes in the order of the partitions."""
+        codes = self.shard.verify(AddPartitions(ID, producer, frozenset(partitions)))
+        return [codes[each] for each in partitions]
 
     def end(
         self, producer: Producer, is_commit: bool = True, version: int | None = None

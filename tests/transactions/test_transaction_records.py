@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 from barnabas.base.ids import TopicPartition
 from barnabas.coordinator.result import MalformedRecord
 from barnabas.transactions.transaction_metadata import TransactionMetadata
-from barnabas.transactions.transaction_records import decode, decode_id, encode, encode_key
+from barnabas.transactions.transaction_records import (
+    VALUE,
+    decode,
+    decode_id,
+    encode,
+    encode_key,
+)
 from barnabas.transactions.transaction_state import TransactionState
 
 ONGOING = TransactionMetadata(
@@ -111,3 +117,4 @@ def test_what_is_written_in_version_1_is_read(
     assert decode_id(key) == "t"
     assert value is not None
     assert decode("t", value) == metadata
+    assert VALUE.encode(VALUE.decode(value), 1) == value

@@ -35,13 +35,16 @@ def classic(records: bytes) -> bytes:
 
 FIELDS = (
     "length", "record_count", "max_timestamp", "producer_id", "producer_epoch", "base_sequence",
+    "is_transactional",
 )  # fmt: skip
 
 
-def judged(twin: ModuleType, batch: bytearray, largest: int = LARGEST) -> Any:
+def judged(
+    twin: ModuleType, batch: bytearray, largest: int = LARGEST, may_be_transactional: bool = False
+) -> Any:
     """The fields of a batch in the middle of a buffer, if it is plain."""
     view = memoryview(bytearray(b"before") + batch + b"after")
-    found = twin.judge_plain(view, 6, 6 + len(batch), largest)
+    found = twin.judge_plain(view, 6, 6 + len(batch), largest, may_be_transactional)
     if found is None:
         return None
     assert (found.view, found.at, found.size) == (view, 6, len(batch))
@@ -57,9 +60,20 @@ def found_in(twin: ModuleType, version: int, frame: bytes, at: int) -> bytes | N
 
 def test_a_plain_batch_has_length_count_latest_timestamp_and_sequence(twin: ModuleType) -> None:
     batch = a_batch()
-    assert judged(twin, batch) == (len(batch) - 12, 2, 1_001, -1, -1, -1)
+    assert judged(twin, batch) == (len(batch) - 12, 2, 1_001, -1, -1, -1, False)
     batch = a_batch(producer_id=2**40, producer_epoch=3, base_sequence=7)
-    assert judged(twin, batch) == (len(batch) - 12, 2, 1_001, 2**40, 3, 7)
+    assert judged(twin, batch) == (len(batch) - 12, 2, 1_001, 2**40, 3, 7, False)
+
+
+def test_a_batch_of_a_transaction_is_plain_where_the_request_names_one(twin: ModuleType) -> None:
+    batch = a_batch(transactional=True, producer_id=5, producer_epoch=3, base_sequence=7)
+    assert judged(twin, batch) is None
+    assert judged(twin, batch, may_be_transactional=True) == (
+        len(batch) - 12, 2, 1_001, 5, 3, 7, True,
+    )  # fmt: skip
+    assert judged(twin, a_batch(), may_be_transactional=True) == judged(twin, a_batch())
+    for odd in (a_batch(transactional=True), a_batch(transactional=True, control=True)):
+        assert judged(twin, odd, may_be_transactional=True) is None
 
 
 @pytest.mark.parametrize(
@@ -104,13 +118,17 @@ def test_records_that_something_follows_are_left_to_the_long_way(twin: ModuleTyp
 def test_any_change_of_a_batch_is_judged_alike_by_both(
     twin: ModuleType, data: st.DataObject
 ) -> None:
-    batch = a_batch(codec=data.draw(st.sampled_from([0, 1])))
+    options = {"transactional": True, "producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
+    batch = a_batch(
+        codec=data.draw(st.sampled_from([0, 1])), **data.draw(st.sampled_from([{}, options]))
+    )
     for _ in range(data.draw(st.integers(0, 2))):
         at = data.draw(st.integers(0, len(batch) - 1))
         batch[at] = data.draw(st.integers(0, 255))
     if data.draw(st.booleans()):
         set_crc(batch)  # so that the fields are judged, not only the CRC
-    assert judged(twin, batch) == judged(python, batch)
+    for named in (False, True):
+        assert judged(twin, batch, LARGEST, named) == judged(python, batch, LARGEST, named)
 
 
 @given(frame=st.binary(max_size=40), version=st.sampled_from([8, 9]), at=st.integers(0, 40))

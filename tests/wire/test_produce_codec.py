@@ -12,9 +12,16 @@ from kio.schema.produce.v11 import response as kio
 
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.produce.plain_batch import FLEXIBLE
-from barnabas.wire.produce.produce_codec import PartitionProduced, read_produce, write_produce
-from barnabas.wire.schema import request_type, write_response
+from barnabas.wire.produce.produce_codec import (
+    PartitionProduced,
+    read_produce,
+    read_single,
+    whole,
+    write_produce,
+)
+from barnabas.wire.schema import request_type, write_body, write_response
 from barnabas.wire.varint import Truncated, uvarint
+from tests.server.api_requests import of
 from tests.wire.entities import entities, served, written
 
 VERSIONS = served(ApiKey.PRODUCE)
@@ -52,6 +59,44 @@ def test_a_request_is_read_as_kio_wrote_it(
         for topic in sent.topic_data
         for partition in topic.partition_data
     ]
+
+
+@every_version
+@given(
+    transactional_id=st.none() | TEXT | st.just("i" * 127),
+    topic=TEXT,
+    partition=st.integers(-(2**31), 2**31 - 1),
+    records=st.binary(min_size=1, max_size=200),
+    cut=st.just(0) | st.integers(0, 300),
+)
+def test_a_request_for_one_partition_is_read_alike_by_the_short_way(
+    version: int,
+    transactional_id: str | None,
+    topic: str,
+    partition: int,
+    records: bytes,
+    cut: int,
+) -> None:
+    entity = request_type(ApiKey.PRODUCE, version)
+    one = of(index=partition, records=records)
+    sent = of(
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout=datetime.timedelta(seconds=1),
+        topic_data=(of(name=topic, partition_data=(one,)),),
+    )
+    body = memoryview(write_body(entity, sent))
+    body = body[: max(0, len(body) - cut)]
+    single = read_single(version, body, 0)
+    if cut:
+        assert single is None
+        return
+    if single is None:  # a name is long
+        assert version >= FLEXIBLE
+        assert max(len(topic.encode()), len((transactional_id or "").encode())) >= 127
+        return
+    assert whole(single) == read_produce(version, body, 0)
+    assert (single.topic, single.partition, bytes(single.records)) == (topic, partition, records)
 
 
 @every_version

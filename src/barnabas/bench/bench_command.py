@@ -56,11 +56,11 @@ def chosen(only: str) -> list[str]:
     return [name for name in NAMES if name in wanted]
 
 
-def counts(text: str) -> tuple[int, ...]:
-    """Numbers of partitions, with commas between them. Raises BadParameter."""
+def counts(option: str, text: str) -> tuple[int, ...]:
+    """Numbers with commas between them. Raises BadParameter."""
     parts = text.split(",")
     if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise typer.BadParameter(f"--partitions: {text!r} is not a list of numbers")
+        raise typer.BadParameter(f"{option}: {text!r} is not a list of numbers")
     return tuple(map(int, parts))
 
 
@@ -72,6 +72,9 @@ def bench(
     smoke: Annotated[bool, typer.Option(help="A smoke run of a few seconds.")] = False,
     partitions: Annotated[
         str, typer.Option(help="Partitions of the section growth, such as 100,1000,100000.")
+    ] = "",
+    rows: Annotated[
+        str, typer.Option(help="Rows of the section tables, such as 1000000,100000000.")
     ] = "",
     json: Annotated[
         Path | None, typer.Option(help="Also write the figures to this file; - for stdout.")
@@ -87,7 +90,7 @@ def bench(
     """
     if ctx.invoked_subcommand is not None:
         return
-    measure(only, repeat, smoke, json, folder, partitions)
+    measure(only, repeat, smoke, json, folder, partitions, rows)
 
 
 def measure(
@@ -97,6 +100,7 @@ def measure(
     json: Path | None,
     folder: Path | None,
     partitions: str = "",
+    rows: str = "",
 ) -> None:
     """Run the sections and print them. Raises Exit(1) if a response was wrong."""
     names = chosen(only)
@@ -104,7 +108,9 @@ def measure(
     if repeat is not None:
         plan = replace(plan, repeat=repeat)
     if partitions:
-        plan = replace(plan, growth_partitions=counts(partitions))
+        plan = replace(plan, growth_partitions=counts("--partitions", partitions))
+    if rows:
+        plan = replace(plan, table_rows=counts("--rows", rows))
     from rich.console import Console
 
     from barnabas.bench.bench_report import as_json, in_one_line, machine

@@ -50,6 +50,7 @@ class Plan:
     restarted_partitions: int  # of each of these topics
     restarted_records: int  # in each of these partitions
     growth_partitions: tuple[int, ...]
+    table_rows: tuple[int, ...]  # the first number of them beside Spark's own connector
 
 
 FULL: Final = Plan(
@@ -84,6 +85,7 @@ FULL: Final = Plan(
     restarted_partitions=100,
     restarted_records=10,
     growth_partitions=(100, 1_000, 10_000),
+    table_rows=(1_000_000, 10_000_000),
 )
 
 SMOKE: Final = Plan(
@@ -118,6 +120,7 @@ SMOKE: Final = Plan(
     restarted_partitions=6,
     restarted_records=2,
     growth_partitions=(30,),
+    table_rows=(20_000,),
 )
 
 

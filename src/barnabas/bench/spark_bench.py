@@ -41,6 +41,8 @@ REPEAT: Final = 3
 OURS: Final = "barnabas"
 THEIRS: Final = "kafka"
 GOAL: Final = 1.0
+_AT_ONCE: Final = 10_000
+_MOST_IN_FLIGHT: Final = PRODUCER["queue.buffering.max.messages"] - _AT_ONCE
 DELETED_SOON: Final = "log.segment.delete.delay.ms=100"
 
 Seconds = dict[str, list[float]]
@@ -158,14 +160,14 @@ def _write(
 def fill(bootstrap: str, topic: str, size: int, count: int) -> None:
     create_topic(bootstrap, topic, PARTITIONS)
     producer = Producer(client_settings(bootstrap, **PRODUCER))
-    value = b"v" * size
-    for number in range(count):
-        while True:
-            try:
-                producer.produce(topic, value, partition=number % PARTITIONS)
-                break
-            except BufferError:
+    unsent = [count // PARTITIONS + (n < count % PARTITIONS) for n in range(PARTITIONS)]
+    while any(unsent):
+        for number, left in enumerate(unsent):
+            some = min(left, _AT_ONCE)
+            while len(producer) > _MOST_IN_FLIGHT:
                 producer.poll(0.01)
+            producer.produce_batch(topic, [{"value": b"v" * size}] * some, partition=number)
+            unsent[number] -= some
     if left := producer.flush(PATIENCE_S):
         raise RecordsMissing(f"{left} of {count} messages were not acknowledged")
 

@@ -7,7 +7,7 @@ commit, no statistics. Both run in one session on one broker, alternating, after
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,9 +16,17 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.bench.bench_plan import Bench
 from barnabas.bench.bench_report import ReportRow, Section, ratio_row
+from barnabas.bench.clusters.bench_topics import delete_topic
 from barnabas.bench.limits.clients_bench import RecordsMissing
 from barnabas.bench.server_processes import broker
-from barnabas.bench.spark_bench import GOAL, bench_session, connector_jars, fill, timed
+from barnabas.bench.spark_bench import (
+    DELETED_SOON,
+    GOAL,
+    bench_session,
+    connector_jars,
+    fill,
+    timed,
+)
 from barnabas.cli.client import ClusterClients
 
 if TYPE_CHECKING:
@@ -29,7 +37,6 @@ if TYPE_CHECKING:
 _FORMATS: Final = ("parquet", "delta", "iceberg")
 _VALUE_BYTES: Final = 100
 _REPEAT: Final = 3
-_GROWTH: Final = 10
 _LEAST_GROWN: Final = 0.8
 _MIB: Final = 1024 * 1024
 _THEIRS: Final = "kafka"
@@ -51,19 +58,21 @@ class _Measured:
 
 
 def tables_section(bench: Bench) -> Section:
-    """The section; a smoke run does not grow. Raises ConfigError without Spark."""
+    """The section; larger tables than the first are Delta. Raises ConfigError without Spark."""
     jars, note = connector_jars()
     with (
         bench_session(jars) as spark,
         bench.scratch() as data,
         bench.scratch() as folder,
-        broker(data) as server,
+        broker(data, DELETED_SOON) as server,
     ):
         run = _Tables(bench, spark, server.bootstrap, folder)
-        small = run.measure(bench.plan.client_bytes // _VALUE_BYTES, bool(jars))
+        first, *more = bench.plan.table_rows
+        small = run.measure(first, bool(jars))
         rows = [*_rates(small), *_idle(small)]
-        if bench.plan.repeat > 1:
-            rows += _grown(small, run)
+        peak = _peak_mib()
+        for count in more:
+            rows += _grown(small, peak, run, count)
     notes = (
         note,
         "the connector writes Parquet in every row: it has no table's commit to make",
@@ -97,14 +106,18 @@ class _Tables:
                 wrote = self._connector(topic, count)
                 if number:
                     measured.written.setdefault(_THEIRS, []).append(wrote)
+        delete_topic(self._bootstrap, topic)
         return measured
 
     def grow(self, count: int) -> float:
         """Rows per second into a Delta table of so many rows."""
         topic = f"rows-{count}"
+        self._bench.say(f"a topic of {count:,} records")
         fill(self._bootstrap, topic, _VALUE_BYTES, count)
         self._bench.say(f"a table of {count:,} rows")
-        return count / self._table("delta", topic, count)[0]
+        took, _ = self._table("delta", topic, count)
+        delete_topic(self._bootstrap, topic)
+        return count / took
 
     def _table(self, name: str, topic: str, count: int) -> tuple[float, float]:
         with self._place() as place:
@@ -180,12 +193,11 @@ def _idle(measured: _Measured) -> list[ReportRow]:
     ]
 
 
-def _grown(small: _Measured, run: _Tables) -> list[ReportRow]:
-    """The rate and the memory at ten times the rows, beside those before."""
-    before, peak = small.rate("delta"), _peak_mib()
-    after = run.grow(small.rows * _GROWTH)
+def _grown(small: _Measured, peak: float, run: _Tables, count: int) -> list[ReportRow]:
+    """The rate and the memory with more rows, beside those with the first number of them."""
+    before, after = small.rate("delta"), run.grow(count)
     grown = _peak_mib()
-    name = f"delta, {_GROWTH} times the rows"
+    name = f"delta, {count:,} rows"
     return [
         ratio_row(
             f"{name}: rate", f"{after:,.0f}/s", f"{before:,.0f}/s", after / before, _LEAST_GROWN,
@@ -199,12 +211,21 @@ def _grown(small: _Measured, run: _Tables) -> list[ReportRow]:
 
 
 def _peak_mib() -> float:
-    """The greatest resident size of this process, and of Spark's driver, so far."""
+    """The greatest resident sizes so far of this process, Spark's driver and its workers."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway
-    pids = [os.getpid(), *([gateway.proc.pid] if gateway is not None and gateway.proc else [])]
+    driver = gateway.proc.pid if gateway is not None and gateway.proc else None
+    pids = [os.getpid(), *(_with_children(driver) if driver is not None else ())]
     return sum(_high_water_kib(pid) for pid in pids) * 1024 / _MIB
+
+
+def _with_children(pid: int) -> Iterator[int]:
+    yield pid
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # the thread has ended
+            for child in children.read_text().split():
+                yield from _with_children(int(child))
 
 
 def _high_water_kib(pid: int) -> int:

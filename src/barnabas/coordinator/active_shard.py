@@ -30,6 +30,7 @@ from barnabas.coordinator.result import (
     TransactionEnd,
     Waiter,
 )
+from barnabas.log.log import Log
 from barnabas.purgatory.timer import Timer
 from barnabas.wire.records.batch import HEADER_SIZE
 from barnabas.wire.records.records import ControlType, Record, build_batch
@@ -95,7 +96,9 @@ class ActiveShard(Generic[Shard]):
         Raises  BrokerError(not_coordinator, coordinator_not_available), if they cannot be
         """
         reply = await self.perform(decide(self.shard, self.now()))
-        await self._flush()
+        log = self._ports.writer.log(self.partition)
+        if log is not None and log.unflushed_messages >= log.config.flush_messages:
+            await self._flush(log)
         return reply
 
     def run(self, decide: Callable[[Shard, Now], CoordinatorResult[None]]) -> None:
@@ -265,11 +268,8 @@ class ActiveShard(Generic[Shard]):
         self._park(ended, ErrorCode.none)
         return ended
 
-    async def _flush(self) -> None:
-        """Flush before a reply is sent, if `flush.messages` asks for it."""
-        log = self._ports.writer.log(self.partition)
-        if log is None or log.unflushed_messages < log.config.flush_messages:
-            return
+    async def _flush(self, log: Log) -> None:
+        """Flush before a reply is sent, as `flush.messages` asks for."""
         flush = log.start_flush()
         try:
             await self._ports.offload(flush.run)

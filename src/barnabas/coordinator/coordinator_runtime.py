@@ -63,6 +63,14 @@ class CoordinatorRuntime(Generic[Shard]):
         """
         return await self._loaded(partition).ask(decide)
 
+    def known(self, partition: int) -> Shard:
+        """The state of a partition that is loaded. With `replays_when_committed` it is committed,
+        and a reply that rests on it alone waits for nothing.
+
+        Raises  BrokerError(not_coordinator, coordinator_load_in_progress)
+        """
+        return self._loaded(partition).shard
+
     def _loaded(self, partition: int) -> ActiveShard[Shard]:
         active = self._active.get(partition)
         if active is None:

@@ -1,6 +1,7 @@
 """The decisions about AddPartitionsToTxn: partitions join a transaction, or are verified."""
 
 from barnabas.base.errors import ErrorCode
+from barnabas.base.ids import TopicPartition
 from barnabas.transactions.transaction_messages import (
     AddPartitions,
     Decision,
@@ -28,19 +29,20 @@ def decide_add(
     return Decision(ProducerReply(), target)
 
 
-def decide_verify(metadata: TransactionMetadata | None, request: AddPartitions) -> list[ErrorCode]:
-    """For each partition, in order, whether it is in the producer's transaction.
+def decide_verify(
+    metadata: TransactionMetadata | None, request: AddPartitions
+) -> dict[TopicPartition, ErrorCode]:
+    """The code of each partition: none if it is in the producer's transaction.
 
     A pending change does not matter: the leader of the partition looks again when it appends.
     """
-    partitions = sorted(request.partitions)
     error = _refusal(metadata, request.producer)
     if error is not ErrorCode.none or metadata is None:
-        return [error] * len(partitions)
-    return [
-        ErrorCode.none if each in metadata.partitions else ErrorCode.transaction_abortable
-        for each in partitions
-    ]
+        return dict.fromkeys(request.partitions, error)
+    return {
+        each: ErrorCode.none if each in metadata.partitions else ErrorCode.transaction_abortable
+        for each in request.partitions
+    }
 
 
 def _refusal(metadata: TransactionMetadata | None, producer: Producer) -> ErrorCode:

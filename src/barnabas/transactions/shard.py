@@ -85,10 +85,10 @@ class TransactionCoordinatorShard:
         entry = self._entry(request.transactional_id)
         return self._result(decide_add(*entry, self._unfenced(request), now.wall_ms))
 
-    def verify(self, request: AddPartitions, now: Now) -> CoordinatorResult[list[ErrorCode]]:
-        """For each partition, sorted, whether it is in the transaction of the producer."""
+    def verify(self, request: AddPartitions) -> dict[TopicPartition, ErrorCode]:
+        """The code of each partition: none if it is in the transaction of the producer."""
         metadata = self._metadata.get(request.transactional_id)
-        return CoordinatorResult(decide_verify(metadata, self._unfenced(request)))
+        return decide_verify(metadata, self._unfenced(request))
 
     def end(
         self, request: EndTransaction, now: Now, new_producer_id: int | None = None
@@ -212,11 +212,9 @@ class TransactionCoordinatorShard:
     def _begin(self, target: TransactionMetadata) -> CoordinatorRecord:
         """Remember the change until its record, which is returned, is committed."""
         record = encode(target, self._version())
-        law(
-            target.transactional_id not in self._pending,
-            "TXN-2 a transactional id has one pending change at a time",
-            transactional_id=target.transactional_id,
-        )
+        if target.transactional_id in self._pending:
+            facts = {"id": target.transactional_id}
+            law(False, "TXN-2 a transactional id has one pending change at a time", **facts)
         self._pending[target.transactional_id] = target
         return record
 
@@ -249,14 +247,13 @@ class TransactionCoordinatorShard:
 
     def _check_epoch(self, target: TransactionMetadata) -> None:
         old = self._metadata.get(target.transactional_id)
-        law(
-            old is None
-            or old.producer_id != target.producer_id
-            or old.producer_epoch <= target.producer_epoch,
-            "TXN-3 the epoch of a producer id never goes back",
-            transactional_id=target.transactional_id,
-            new=target.producer_epoch,
-        )
+        if (
+            old is not None
+            and old.producer_id == target.producer_id
+            and old.producer_epoch > target.producer_epoch
+        ):
+            facts = {"id": target.transactional_id, "new": target.producer_epoch}
+            law(False, "TXN-3 the epoch of a producer id never goes back", **facts)
 
     def replay_end_of_transaction(self, producer_id: int, is_committed: bool) -> None:
         """No record of this topic is part of a transaction."""

@@ -126,13 +126,9 @@ class TransactionMetadata(NamedTuple):
         return self._replace(partitions=self.partitions - partitions)
 
     def _to(self, state: TransactionState, now_ms: int, **changed: Any) -> "TransactionMetadata":
-        law(
-            self.state in ENTERED_FROM[state],
-            "TXN-1 a transaction changes state as its table allows",
-            transactional_id=self.transactional_id,
-            old=self.state,
-            new=state,
-        )
+        if self.state not in ENTERED_FROM[state]:
+            facts = {"id": self.transactional_id, "old": self.state, "new": state}
+            law(False, "TXN-1 a transaction changes state as its table allows", **facts)
         return self._replace(
             state=state,
             last_update_ms=now_ms,

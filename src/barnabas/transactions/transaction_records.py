@@ -6,22 +6,26 @@ A key has version 0 and the transactional id. A value has version 0, or 1 where 
 
 import logging
 import struct
-from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cache
+from struct import pack
 from typing import Final
 
-from barnabas.base.ids import TopicPartition
+from barnabas.base.ids import TopicPartition, by_topic
 from barnabas.coordinator.result import CoordinatorRecord, MalformedRecord
 from barnabas.transactions.transaction_metadata import NO_PRODUCER_ID, TransactionMetadata
 from barnabas.transactions.transaction_state import STATE_OF, STATUS, TransactionState
 from barnabas.wire.message_codec import MalformedMessage, VersionedCodec, as_utf8
 from barnabas.wire.message_schema import INT8, INT16, INT32, INT64, STRING, since
+from barnabas.wire.varint import uvarint
 
 log = logging.getLogger(__name__)
 
 KEY_VERSION: Final = 0
 _VERSION: Final = struct.Struct(">h")
+_HEAD: Final = struct.Struct(">hqhib")  # version, producer id, epoch, timeout, status
+_COUNT: Final = struct.Struct(">i")
+_TIMES: Final = struct.Struct(">qq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class TransactionLogValue:
     client_version: int = field(metadata=since(1, INT16, tag=2), default=0)
 
 
-_VALUE: Final = VersionedCodec(TransactionLogValue, newest=1, flexible=1)
+VALUE: Final = VersionedCodec(TransactionLogValue, newest=1, flexible=1)
 
 
 def encode_key(transactional_id: str) -> bytes:
@@ -56,30 +60,51 @@ def encode_key(transactional_id: str) -> bytes:
 def encode(metadata: TransactionMetadata, version: int) -> CoordinatorRecord:
     """The record as it is written where `transaction.version` is `version`."""
     is_flexible = max(version, metadata.client_version) > 0
-    value = TransactionLogValue(
-        producer_id=metadata.producer_id,
-        producer_epoch=metadata.producer_epoch,
-        timeout_ms=metadata.timeout_ms,
-        status=STATUS[metadata.state],
-        partitions=_grouped(metadata),
-        last_update_ms=metadata.last_update_ms,
-        start_ms=metadata.start_ms,
-        previous_producer_id=metadata.previous_producer_id,
-        next_producer_id=metadata.next_producer_id,
-        client_version=metadata.client_version,
+    return CoordinatorRecord(
+        encode_key(metadata.transactional_id), _encode_value(metadata, is_flexible)
     )
-    key = encode_key(metadata.transactional_id)
-    return CoordinatorRecord(key, _VALUE.encode(value, int(is_flexible)))
 
 
-def _grouped(metadata: TransactionMetadata) -> tuple[PartitionsValue, ...] | None:
-    """The partitions by topic; Kafka writes null for a producer without a transaction."""
-    if metadata.state is TransactionState.EMPTY:
-        return None
-    topics: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in sorted(metadata.partitions):
-        topics[topic].append(partition)
-    return tuple(PartitionsValue(topic, tuple(ids)) for topic, ids in topics.items())
+def _encode_value(metadata: TransactionMetadata, is_flexible: bool) -> bytes:
+    """A TransactionLogValue; by hand, since each transaction writes three of them."""
+    value = bytearray(
+        _HEAD.pack(
+            is_flexible,
+            metadata.producer_id,
+            metadata.producer_epoch,
+            metadata.timeout_ms,
+            STATUS[metadata.state],
+        )
+    )
+    # Kafka writes null for a producer without a transaction.
+    has_none = metadata.state is TransactionState.EMPTY
+    topics = {} if has_none else by_topic(sorted(metadata.partitions))
+    if is_flexible:
+        value += b"\0" if has_none else uvarint(len(topics) + 1)
+        for topic, ids in topics.items():
+            name = as_utf8(topic)
+            value += uvarint(len(name) + 1) + name + uvarint(len(ids) + 1)
+            value += pack(f">{len(ids)}ix", *ids)
+    else:
+        value += _COUNT.pack(-1 if has_none else len(topics))
+        for topic, ids in topics.items():
+            name = as_utf8(topic)
+            value += _VERSION.pack(len(name)) + name + pack(f">i{len(ids)}i", len(ids), *ids)
+    value += _TIMES.pack(metadata.last_update_ms, metadata.start_ms)
+    if is_flexible:
+        value += _tagged(metadata)
+    return bytes(value)
+
+
+def _tagged(metadata: TransactionMetadata) -> bytes:
+    tagged = []
+    if metadata.previous_producer_id != NO_PRODUCER_ID:
+        tagged.append(pack(">BBq", 0, 8, metadata.previous_producer_id))
+    if metadata.next_producer_id != NO_PRODUCER_ID:
+        tagged.append(pack(">BBq", 1, 8, metadata.next_producer_id))
+    if metadata.client_version:
+        tagged.append(pack(">BBh", 2, 2, metadata.client_version))
+    return bytes((len(tagged),)) + b"".join(tagged)
 
 
 def decode_id(key: bytes | memoryview) -> str | None:
@@ -103,7 +128,7 @@ def decode_id(key: bytes | memoryview) -> str | None:
 def decode(transactional_id: str, data: bytes | memoryview) -> TransactionMetadata:
     """Raises  MalformedRecord, if the bytes are not what their version promises."""
     try:
-        value: TransactionLogValue = _VALUE.decode(data)
+        value: TransactionLogValue = VALUE.decode(data)
     except (struct.error, UnicodeDecodeError, MalformedMessage) as wrong:
         raise MalformedRecord(f"a record is malformed: {wrong}") from wrong
     if value.status not in STATE_OF:

@@ -14,7 +14,7 @@ import math
 import struct
 import typing
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -56,6 +56,11 @@ _FIRST_OF_KIO: Final = {
 }
 
 
+# Small messages of which a producer sends and gets the same again with each transaction.
+REPEATED: Final = frozenset({ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN})
+LONGEST_REPEATED: Final = 512
+
+
 class MalformedRequest(BarnabasError):
     """The bytes are not a message of the API and version that their header names."""
 
@@ -71,6 +76,16 @@ def read_as_sent(key: ApiKey, version: int, body: memoryview) -> Message:
         raise MalformedRequest(f"{key.name} v{version}: {type(e).__name__} {e}".rstrip()) from e
 
 
+@lru_cache(1000)
+def read_again(key: ApiKey, version: int, body: bytes) -> tuple[Message, Message]:
+    """A request as it was sent, and in the newest version; remembered for the next one like it.
+
+    Raises  MalformedRequest
+    """
+    sent = read_as_sent(key, version, memoryview(body))
+    return sent, newest(key, sent)
+
+
 def newest(key: ApiKey, sent: Message) -> Message:
     """`sent` adapted to the newest version served."""
     return adapt(sent, request_type(key, APIS[key].highest))
@@ -80,9 +95,23 @@ def write_response(key: ApiKey, version: int, correlation_id: int, response: Mes
     """The frame, size first, that answers `correlation_id` with `response`."""
     # Clients cannot know yet whether the broker is flexible when they ask for its versions.
     is_tagged = version >= APIS[key].flexible and key is not ApiKey.API_VERSIONS
-    body = write_body(response_type(key, version), response)
+    entity: Any = response_type(key, version)
+    if key in REPEATED and _has_fields(typing.cast(Any, type(response)), entity):
+        body = _codec(entity).encode(response)
+    else:
+        body = write_body(entity, response)
     head = _HEAD.pack(4 + is_tagged + len(body), correlation_id)
     return b"".join((head, b"\0" if is_tagged else b"", body))
+
+
+@cache
+def _has_fields(kind: Any, entity: Any) -> bool:
+    """True if messages of a type have all fields of another: they need not be adapted to it."""
+    return _names(entity) <= _names(kind)
+
+
+def _names(entity: Any) -> set[str]:
+    return {field.name for field in dataclasses.fields(entity)}
 
 
 def read_body(entity: type[Message], body: memoryview, most_elements: float = math.inf) -> Message:

@@ -4,6 +4,7 @@ They run when `--only` names them. A producer begins, sends, and commits one tra
 other, as librdkafka does it; several producers have a thread each.
 """
 
+import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,9 @@ PARTITIONS: Final = 4
 TURNS: Final = 4
 WARM_SHARE: Final = 5.0  # brokers are warmed up for so many times `load_s`
 LEAST: Final = 4  # transactions in a turn
+# So much is written in a turn at most. Beyond some gigabytes the figures would be those of the
+# disk: the kernel holds up whoever has much that is not written yet.
+MOST_BYTES: Final = 200 * 1024 * 1024
 _NUMBERS: Final = count()
 
 
@@ -50,11 +54,14 @@ def measured(load: TransactionLoad, site: Site, effort: Effort) -> Turns:
         producers = [stack.enter_context(_producer(site, name)) for _ in range(load.producers)]
         threads = stack.enter_context(ThreadPoolExecutor(load.producers))
         work = partial(_commits, load.records, values)
-        list(threads.map(partial(work, effort.load_s * WARM_SHARE), producers))
+        most = MOST_BYTES // (load.records * RECORD_BYTES * load.producers)
+        warm = partial(work, effort.load_s * WARM_SHARE, int(most * WARM_SHARE))
+        list(threads.map(warm, producers))
+        os.sync()  # the first turn is not of a disk that still writes this
         for _ in range(TURNS):
             yield None
             start = time.perf_counter()
-            for found in threads.map(partial(work, effort.load_s / 2), producers):
+            for found in threads.map(partial(work, effort.load_s / 2, most), producers):
                 commits_s += found
             took_s += time.perf_counter() - start
     rate = len(commits_s) / took_s
@@ -85,10 +92,12 @@ def _producer(site: Site, name: str) -> LeanProducer:
     return producer
 
 
-def _commits(records: int, values: Values, seconds: float, producer: LeanProducer) -> list[float]:
-    """Transactions for so many seconds; returns the time that each commit took."""
+def _commits(
+    records: int, values: Values, seconds: float, most: int, producer: LeanProducer
+) -> list[float]:
+    """Transactions for so many seconds, or that many; returns the time that each commit took."""
     start, took_s = time.perf_counter(), list[float]()
-    while len(took_s) < LEAST or time.perf_counter() - start < seconds:
+    while len(took_s) < LEAST or (len(took_s) < most and time.perf_counter() - start < seconds):
         producer.begin_transaction()
         for sent in range(0, records, values.count):
             _hand_over(producer, (len(took_s) + sent // values.count) % PARTITIONS, values)

@@ -26,8 +26,9 @@ socket.send.buffer.bytes int 262144 - high acts
     102400, with which consumers of large or compressed batches are a little slower. Linux gives
     no more than net.core.wmem_max.
 socket.receive.buffer.bytes int -1 - high acts
-    The receive buffer of each connection; -1 leaves it to the operating system. Kafka's default is
-    102400, with which a broker needs a fifth more CPU time for produce requests.
+    The receive buffer of each connection; -1 leaves it to the operating system, but for listeners
+    with TLS on a loopback address, which have 32768. Kafka's default is 102400, with which a
+    broker needs a fifth more CPU time for produce requests without TLS.
 socket.request.max.bytes int 104857600 >=1 high acts
     The largest request; a connection that announces a larger one is closed.
 socket.listen.backlog.size int 4096 >=1 medium acts

@@ -90,7 +90,7 @@ class ProducerState:
         self.batches: list[AppendedBefore] = []
 
     def on_appended(self, base_sequence: int, base_offset: int, count: int, timestamp: int) -> None:
-        """Remember a batch of so many records, outside of any transaction."""
+        """Remember a batch of so many records that neither begins nor ends a transaction."""
         last_sequence = (base_sequence + count - 1) & _SEQUENCE_MASK
         last_offset = base_offset + count - 1
         self.remember(
@@ -175,17 +175,20 @@ class ProducerStates:
             )
         return None
 
-    def expecting(self, producer_id: int, epoch: int, sequence: int) -> ProducerState | None:
-        """The producer whose next batch, outside of any transaction, has this sequence.
+    def expecting(
+        self, producer_id: int, epoch: int, sequence: int, in_transaction: bool = False
+    ) -> ProducerState | None:
+        """The producer whose next batch has this sequence, in its open transaction or without one.
 
-        For it, `check` would find nothing wrong, and `on_appended` is what `apply` would do.
+        For it, `check` would find nothing wrong, and `on_appended` is what `apply` would do, but
+        for the guard of the transaction.
         """
         state = self.producers.get(producer_id)
         if (
             state is None
             or state.next_sequence != sequence
             or state.producer_epoch != epoch
-            or state.current_txn_first_offset != NO_TRANSACTION
+            or (state.current_txn_first_offset != NO_TRANSACTION) is not in_transaction
         ):
             return None
         return state

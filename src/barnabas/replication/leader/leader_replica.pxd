@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t
 cdef class LeaderReplica:
     cdef public LogEnd log
     cdef public int64_t epoch, epoch_start_offset, high_watermark, largest
-    cdef public bint is_sole, _is_plain
+    cdef public bint is_sole, _is_plain, _keeps_batches
     cdef public double _max_lag_ms, _now_ms
     cdef public object _config, _in_sync, _safeguards, tenure, topic_id, topic_partition
 

@@ -45,6 +45,7 @@ class LeaderReplica:
         "_config",
         "_in_sync",
         "_is_plain",
+        "_keeps_batches",
         "_max_lag_ms",
         "_now_ms",
         "_safeguards",
@@ -92,7 +93,7 @@ class LeaderReplica:
         self._max_lag_ms = max_lag_ms
         self._now_ms = now_ms
         self._config: TopicConfig | None = None  # the source of the two below
-        self._is_plain = False
+        self._is_plain = self._keeps_batches = False
         self.largest = 0
         self._in_sync = InSyncReplicas(broker_id, leadership, now_ms, is_alive)
         self.is_sole = not self._in_sync.followers
@@ -276,6 +277,7 @@ class LeaderReplica:
         config = self.log.config
         if config is not self._config:
             self._config, self._is_plain = config, _is_plain(config)
+            self._keeps_batches = _keeps_batches(config)
             self.largest = min(config.max_message_bytes, config.segment_bytes)
         return self._is_plain
 
@@ -327,11 +329,15 @@ class LeaderReplica:
                 DiskFault, nothing appended
         """
         if header is None:
-            if self.is_plain:
-                plain = judge_plain(records, 0, len(records), self.largest)
+            # The first batch of a transaction, which has a guard, is more than an append.
+            if self.is_plain and guard is None:
+                plain = judge_plain(records, 0, len(records), self.largest, True)
                 given = None if plain is None else self.append_plain([plain], now_ms)
                 if given is not None:
                     return Appended(given, self.log.log_end_offset)
+            if not from_client and self._takes_as_made(records):
+                made = read_header(records)
+                return self._append_validated(records, made, now_ms, guard, from_client)
             if len(records) < HEADER_SIZE:
                 raise BrokerError(ErrorCode.invalid_record, "The records hold no whole batch.")
             records, header = validate(
@@ -343,6 +349,12 @@ class LeaderReplica:
                 max_decompressed=max_decompressed,
             )
         return self._append_validated(records, header, now_ms, guard, from_client)
+
+    def _takes_as_made(self, records: memoryview) -> bool:
+        """True if `validate` would find nothing in a coordinator's batch, and change nothing."""
+        is_plain = self.is_plain  # and the configuration is looked at
+        keeps = (is_plain or self._keeps_batches) and len(records) <= self.largest
+        return keeps and not records[_CODEC_AT] & CODEC_MASK
 
     def append_marker(
         self,
@@ -375,14 +387,18 @@ class LeaderReplica:
 
         The part of `append` for batches that were found plain where `is_plain`. Return the base
         offset of the first; the log ends behind the last that was appended. None leaves the first
-        to `append`: its sequence is not the expected one. A batch with a sequence comes alone.
+        to `append`: its sequence is not the expected one, or its transaction begins here. A batch
+        with a sequence comes alone.
         """
         log = self.log
         state = None
         first = batches[0]
         if first.producer_id >= 0:
             state = log.producers.expecting(
-                first.producer_id, first.producer_epoch, first.base_sequence
+                first.producer_id,
+                first.producer_epoch,
+                first.base_sequence,
+                first.is_transactional,
             )
             if state is None:
                 return None
@@ -391,6 +407,8 @@ class LeaderReplica:
             state.on_appended(
                 first.base_sequence, base_offset, first.record_count, first.max_timestamp
             )
+            if first.is_transactional:
+                log.producers.verifications.end(first.producer_id)
         self._on_appended()
         return base_offset
 
@@ -441,8 +459,16 @@ def _is_plain(config: TopicConfig) -> bool:
     return (
         config.flush_messages == TopicConfig().flush_messages
         and config.compression_type == "producer"
-        and config.message_timestamp_type == "CreateTime"
         and not config.compacts
+        and _keeps_batches(config)
+    )
+
+
+def _keeps_batches(config: TopicConfig) -> bool:
+    """True if a batch that is not compressed and whose records have keys stays as it is."""
+    return (
+        config.compression_type in ("producer", "uncompressed")
+        and config.message_timestamp_type == "CreateTime"
         and config.message_timestamp_before_max_ms == NO_LIMIT
         and config.message_timestamp_after_max_ms == NO_LIMIT
     )

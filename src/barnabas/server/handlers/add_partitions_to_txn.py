@@ -74,7 +74,10 @@ async def _of_broker(broker: Broker, sent: AddPartitionsToTxnTransaction) -> Cod
         _partitions(sent.topics),
         EPOCH_BUMP,
     )
-    return await broker.transactions.answer_leader(request, verify_only=sent.verify_only)
+    transactions = broker.transactions
+    if sent.verify_only:
+        return transactions.verify(request)
+    return await transactions.add_for_leader(request)
 
 
 async def _of_client(broker: Broker, call: Call) -> Codes:

@@ -29,17 +29,17 @@ async def handle(
 ) -> ConsumerGroupDescribeResponse:
     turns = Turns()
 
-    def operations(group_id: str) -> int:
-        is_asked = request.include_authorized_operations
-        return operations_if_asked(is_asked, call.access, ResourceType.GROUP, group_id)
+    async def one(group_id: str) -> DescribedGroup:
+        group = _as_seen(await _described(broker, group_id), call.access)
+        is_asked = request.include_authorized_operations and group.error is ErrorCode.none
+        operations = operations_if_asked(is_asked, call.access, ResourceType.GROUP, group_id)
+        return _response(group, operations)
 
     return ConsumerGroupDescribeResponse(
         throttle_time=NO_THROTTLE,
         groups=tuple(
             [
-                _response(
-                    _as_seen(await _described(broker, group_id), call.access), operations(group_id)
-                )
+                await one(group_id)
                 # A group that is named twice is in the response once.
                 async for group_id in turns.each(dict.fromkeys(request.group_ids))
             ]
@@ -61,7 +61,7 @@ async def _described(broker: Broker, group_id: str) -> DescribedConsumerGroup:
 
 
 def _as_seen(group: DescribedConsumerGroup, access: Access) -> DescribedConsumerGroup:
-    """As in Kafka 4, nothing of a group with a topic that the client may not describe."""
+    """As in Kafka 4 (KAFKA-18813), nothing of a group if the client may not describe its topics."""
     topics = {
         topic.topic_name
         for member in group.members

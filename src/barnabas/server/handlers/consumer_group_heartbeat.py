@@ -2,8 +2,9 @@
 
 Version notes. From version 1 on the client generates its member id, and may subscribe by a regex.
 
-As in Kafka 4, a member subscribes only to topics that its client may describe: an assignment shows
-that a topic exists, and how many partitions it has.
+As in Kafka 4 (KAFKA-18813), a member subscribes only to topics that its client may describe: an
+assignment shows that a topic exists, and how many partitions it has. A topic by name that it may
+not describe refuses the request; a regex leaves it out, and the audit log does not name it.
 """
 
 from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
@@ -30,7 +31,7 @@ async def handle(
     beat = _beat(request, call)
     consumers = broker.groups.consumers
     try:
-        if not all(map(beat.may_describe, beat.subscribed_topic_names or ())):
+        if not _may_subscribe(request, call):
             raise BrokerError(ErrorCode.topic_authorization_failed)
         reply = await broker.groups.ask(
             request.group_id,
@@ -56,6 +57,12 @@ async def handle(
             )
         ),
     )
+
+
+def _may_subscribe(request: ConsumerGroupHeartbeatRequest, call: Call) -> bool:
+    """True if its client may describe all topics that it names."""
+    names = sorted(set(request.subscribed_topic_names or ()))
+    return all(call.access.may(Operation.DESCRIBE, ResourceType.TOPIC, name) for name in names)
 
 
 def _beat(request: ConsumerGroupHeartbeatRequest, call: Call) -> ConsumerHeartbeatRequest:

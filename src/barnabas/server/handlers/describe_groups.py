@@ -11,7 +11,7 @@ from kio.schema.describe_groups.v5.response import (
     DescribeGroupsResponse,
 )
 
-from barnabas.base.errors import BrokerError
+from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.turns import Turns
 from barnabas.coordinator.result import CoordinatorResult
 from barnabas.groups.classic import classic_messages
@@ -27,15 +27,17 @@ async def handle(
 ) -> DescribeGroupsResponse:
     turns = Turns()
 
-    def operations(group_id: str) -> int:
-        is_asked = request.include_authorized_operations
-        return operations_if_asked(is_asked, call.access, ResourceType.GROUP, group_id)
+    async def one(group_id: str) -> DescribedGroup:
+        group = await _described(broker, group_id)
+        is_asked = request.include_authorized_operations and group.error is ErrorCode.none
+        operations = operations_if_asked(is_asked, call.access, ResourceType.GROUP, group_id)
+        return _response(group, operations)
 
     return DescribeGroupsResponse(
         throttle_time=NO_THROTTLE,
         groups=tuple(
             [
-                _response(await _described(broker, group_id), operations(group_id))
+                await one(group_id)
                 # A group that is named twice is in the response once.
                 async for group_id in turns.each(dict.fromkeys(request.groups))
             ]

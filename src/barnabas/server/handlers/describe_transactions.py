@@ -26,16 +26,16 @@ async def handle(
     return DescribeTransactionsResponse(
         throttle_time=NO_THROTTLE,
         transaction_states=tuple(
-            [await _describe(broker, n, call.access) async for n in turns.each(named)]
+            [_describe(broker, n, call.access) async for n in turns.each(named)]
         ),
     )
 
 
-async def _describe(broker: Broker, transactional_id: str, access: Access) -> TransactionState:
+def _describe(broker: Broker, transactional_id: str, access: Access) -> TransactionState:
     if not transactional_id:
         return _failed(transactional_id, ErrorCode.invalid_request)
     try:
-        metadata = await broker.transactions.describe(transactional_id)
+        metadata = broker.transactions.describe(transactional_id)
     except BrokerError as e:
         return _failed(transactional_id, e.code)
     if metadata is None:

@@ -4,7 +4,8 @@ With acks=all the response waits until all in-sync replicas have the batches; `d
 how. It does not wait if a partition has no other replica.
 
 The first batch of a transaction in a partition is verified: the transaction's coordinator must know
-the partition (`transactional_produce`). The request waits for that; later batches do not.
+the partition (`transactional_produce`). The request waits for that; later batches do not, and are
+served as any others.
 
 Version notes. Served from 3, the first with record batches of magic 2; `old_formats` rewrites those
 before it. zstd needs 7; responses hold per-record errors and messages from 8; TRANSACTION_ABORTABLE
@@ -16,6 +17,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from barnabas.base.at_once import at_once
@@ -42,7 +44,7 @@ from barnabas.server.transactions.transactional_produce import (
     Guards,
     Headers,
     TransactionalProduce,
-    is_transactional,
+    begins_transaction,
     produce_error,
     transactional_headers,
 )
@@ -56,6 +58,7 @@ from barnabas.wire.produce.produce_codec import (
     read_single,
     refusal,
     success,
+    whole,
     write_produce,
 )
 from barnabas.wire.records.compression import SMALL_RECORDS, RecordsTooLarge
@@ -68,6 +71,9 @@ REMEMBERED: Final = 10_000
 _WENT_WELL: Final = (ErrorCode.none,)
 _NO_ERROR: Final = frozenset(_WENT_WELL)
 
+NO_CODES: Final[Codes] = {}
+# Appends what is left of a request.
+AppendLeft = Callable[[int, int, Sequence[PartitionBatches], Guards], Awaitable[list[Done]]]
 # By topic, the error of what a client may not write.
 Denied = dict[str, ErrorCode]
 Topics = list[tuple[str, list[PartitionProduced]]]
@@ -126,20 +132,20 @@ class Produce:
         if (
             single is not None
             and -1 <= single.acks <= 1
-            and self._is_usual(single.topic, connection)
-            and not is_transactional(single.records)
+            and version >= ZSTD_SINCE
+            and self._is_usual(single, connection)
         ):
             leader = self._replicas.find(single.topic, single.partition)
             if (
                 leader is not None
                 and leader.is_plain
-                and version >= ZSTD_SINCE
                 and not leader.must_block(single.records)
+                and not begins_transaction(leader, single)
             ):
                 with suppress(RecordsTooLarge):
                     return self._single(version, correlation_id, single, leader, frame, connection)
         # The whole request is read before any of it is appended: a malformed one leaves no trace.
-        request = read_produce(version, frame, position)
+        request = read_produce(version, frame, position) if single is None else whole(single)
         headers = transactional_headers(request)
         denied = self._denied(request, connection, is_transactional=bool(headers))
         request, done = _denied_first(request, denied) if denied else (request, [])
@@ -147,15 +153,31 @@ class Produce:
             return self._transactional(version, correlation_id, request, allowed, connection, done)
         return self._serve(version, correlation_id, request, connection, {}, done)
 
-    def _is_usual(self, topic: str, connection: Connection) -> bool:
-        """True if a request to the topic may take the fast path."""
-        return not is_internal(topic) and (
-            self._authorizer is None or self._may_write(self._authorizer, topic, connection)
+    def _is_usual(self, single: SinglePartition, connection: Connection) -> bool:
+        """True if all requests that begin like this one may take the fast path."""
+        authorizer = self._authorizer
+        return not is_internal(single.topic) and (
+            authorizer is None
+            or (
+                self._may_write(authorizer, single.topic, connection)
+                and self._may_use(authorizer, single.transactional_id, connection)
+            )
         )
 
     def _may_write(self, authorizer: Authorizer, topic: str, connection: Connection) -> bool:
         return authorizer.authorize(
             connection, Operation.WRITE, ResourceType.TOPIC, topic, "Produce"
+        )
+
+    def _may_use(
+        self, authorizer: Authorizer, transactional_id: str | None, connection: Connection
+    ) -> bool:
+        return transactional_id is None or authorizer.authorize(
+            connection,
+            Operation.WRITE,
+            ResourceType.TRANSACTIONAL_ID,
+            transactional_id,
+            "Produce",
         )
 
     def _denied(
@@ -167,13 +189,7 @@ class Produce:
             return {}
         topics = dict.fromkeys(batches.topic for batches in request.partitions)
         named = request.transactional_id if is_transactional else None
-        if named is not None and not authorizer.authorize(
-            connection,
-            Operation.WRITE,
-            ResourceType.TRANSACTIONAL_ID,
-            named,
-            "Produce",
-        ):
+        if not self._may_use(authorizer, named, connection):
             return dict.fromkeys(topics, ErrorCode.transactional_id_authorization_failed)
         return {
             topic: ErrorCode.topic_authorization_failed
@@ -192,17 +208,18 @@ class Produce:
     ) -> Reply:
         """Serve the partitions behind those that are `done`."""
         left = request.partitions[len(done) :]
+        later = partial(self._later, version, correlation_id, request, connection, done, guards)
         if len(left) > AT_ONCE:
-            return self._in_turns(version, correlation_id, request, connection, done, guards)
+            return later(append=self._in_turns)
         for batches in left:
             leader = self._replicas.find(batches.topic, batches.partition)
             if leader is not None and leader.must_block(batches.records):
-                return self._in_thread(version, correlation_id, request, connection, done, guards)
+                return later(append=self._in_threads)
         for batches in left:
             try:
                 done.append(self._append.append(version, request.acks, batches, guards))
             except RecordsTooLarge:
-                return self._in_thread(version, correlation_id, request, connection, done, guards)
+                return later(append=self._in_threads)
         return self._finish(version, correlation_id, request, done)
 
     def _transactional(
@@ -220,20 +237,15 @@ class Produce:
             left = request.partitions[len(done) :]
             done += [Done(refusal(each.partition, begun.error)) for each in left]
             return self._finish(version, correlation_id, request, done)
-        found = at_once(self._transactions.verify(begun))
+        found = begun.codes if begun.asked is None else at_once(self._transactions.verify(begun))
         if isinstance(found, Mapping) and set(found.values()) <= _NO_ERROR:
             return self._serve(version, correlation_id, request, connection, begun.guards, done)
         kept = _kept(request)
 
         async def produce() -> Answer | Refusal:
             codes = found if isinstance(found, Mapping) else await found
-            left = in_turns(kept.partitions[len(done) :])
-            done.extend(
-                [
-                    await self._verified(version, kept.acks, batches, begun.guards, codes)
-                    async for batches in left
-                ]
-            )
+            left = kept.partitions[len(done) :]
+            done.extend(await self._in_turns(version, kept.acks, left, begun.guards, codes))
             return await self._finish_later(version, correlation_id, kept, done)
 
         return self._work.answer(Pending(), f"api=PRODUCE peer={connection.peer}", produce())
@@ -264,7 +276,7 @@ class Produce:
 
         Raises  RecordsTooLarge, nothing appended, for records that a thread should look at
         """
-        acks, topic, partition, records, _, timeout_ms = single
+        _, acks, topic, partition, records, _, timeout_ms = single
         try:
             if acks == ALL and not leader.is_sole:
                 leader.check_in_sync()
@@ -365,6 +377,7 @@ class Produce:
                 self._acknowledge,
                 single.acks,
                 single.timeout_ms,
+                single.transactional_id is not None,
             ),
         )
 
@@ -393,47 +406,26 @@ class Produce:
 
     # -- the slow path -------------------------------------------------------
 
-    def _in_thread(
+    async def _in_threads(
+        self, version: int, acks: int, left: Sequence[PartitionBatches], guards: Guards
+    ) -> list[Done]:
+        """Append to several partitions; their large batches wait for each other."""
+        appends = (self._append.append_in_thread(version, acks, each, guards) for each in left)
+        return await asyncio.gather(*appends)
+
+    async def _in_turns(
         self,
         version: int,
-        correlation_id: int,
-        request: ProduceRequest,
-        connection: Connection,
-        done: list[Done],
+        acks: int,
+        left: Sequence[PartitionBatches],
         guards: Guards,
-    ) -> Pending:
-        """Serve the partitions that are not `done` yet; their large batches wait for each other."""
-
-        async def append() -> None:
-            appends = (
-                self._append.append_in_thread(version, request.acks, batches, guards)
-                for batches in request.partitions[len(done) :]
-            )
-            done.extend(await asyncio.gather(*appends))
-
-        return self._later(version, correlation_id, request, connection, done, append)
-
-    def _in_turns(
-        self,
-        version: int,
-        correlation_id: int,
-        request: ProduceRequest,
-        connection: Connection,
-        done: list[Done],
-        guards: Guards,
-    ) -> Pending:
-        """Serve the partitions that are not `done` yet; others have turns between them."""
-
-        async def append() -> None:
-            left = in_turns(request.partitions[len(done) :])
-            done.extend(
-                [
-                    await self._verified(version, request.acks, batches, guards, {})
-                    async for batches in left
-                ]
-            )
-
-        return self._later(version, correlation_id, request, connection, done, append)
+        codes: Codes = NO_CODES,
+    ) -> list[Done]:
+        """Append to several partitions; others have turns between them."""
+        return [
+            await self._verified(version, acks, each, guards, codes)
+            async for each in in_turns(left)
+        ]
 
     def _later(
         self,
@@ -442,17 +434,20 @@ class Produce:
         request: ProduceRequest,
         connection: Connection,
         done: list[Done],
-        append: Callable[[], Awaitable[None]],
+        guards: Guards,
+        append: AppendLeft,
     ) -> Pending:
-        """Answer after `append`, which needs the receive buffer; followers may take longer."""
+        """Serve the partitions that are not `done` yet by `append`, which needs the receive
+        buffer; followers may take longer."""
         pending, named = Pending(is_read=False), _without_records(request)
+        left = request.partitions[len(done) :]
 
         async def produce() -> Answer | Refusal:
-            nonlocal append
+            nonlocal left
             try:
-                await append()
+                done.extend(await append(version, named.acks, left, guards))
             finally:
-                del append
+                del left
                 pending.read()
             return await self._finish_later(version, correlation_id, named, done)
 

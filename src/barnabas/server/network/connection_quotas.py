@@ -12,12 +12,15 @@ import socket
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import ConfigError
 from barnabas.security.client_quotas import ClientQuotas
 from barnabas.security.quota_rate import WINDOW_S, WINDOWS, Meter
 
+# Linux doubles it, for what it keeps beside the bytes.
+NEAR_RECEIVE_BUFFER: Final = 32 * 1024
 _NO_RATE: Final = 2**31 - 1
 
 
@@ -47,13 +50,20 @@ class Limits:
     socket_send_buffer_bytes: int = -1
     socket_receive_buffer_bytes: int = -1
 
-    @property
-    def socket_options(self) -> Mapping[int, int]:
-        """The options of a socket; where it is -1 the operating system chooses."""
-        wanted = {
-            socket.SO_SNDBUF: self.socket_send_buffer_bytes,
-            socket.SO_RCVBUF: self.socket_receive_buffer_bytes,
-        }
+    def socket_options(self, address: str, has_tls: bool) -> Mapping[int, int]:
+        """The options of a socket that is bound to this address, before it listens; where it is -1
+        the operating system chooses.
+
+        With TLS, one that only this machine reaches has a small receive buffer. Librdkafka sends
+        one or two TLS records for each message, each with a system call. While the buffer has room
+        each record goes through all of TCP by itself, in the client's time, and wakes up the
+        broker; while it is full, the client's kernel joins them. A buffer that shrinks only after
+        the connection is accepted would make the sender wait for its timer.
+        """
+        received = self.socket_receive_buffer_bytes
+        if received < 0 and has_tls and ip_address(address).is_loopback:
+            received = NEAR_RECEIVE_BUFFER
+        wanted = {socket.SO_SNDBUF: self.socket_send_buffer_bytes, socket.SO_RCVBUF: received}
         return {option: size for option, size in wanted.items() if size > 0}
 
 

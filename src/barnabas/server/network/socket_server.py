@@ -5,6 +5,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.failures import FailureChannel
@@ -17,6 +18,9 @@ from barnabas.server.network.connection_quotas import ConnectionQuotas
 from barnabas.server.network.handshakes import Handshakes
 from barnabas.server.network.listener_security import ListenerSecurities
 from barnabas.server.network.open_connections import OpenConnections
+
+if TYPE_CHECKING:
+    from barnabas.security.tls_listener import TlsListener
 
 log = logging.getLogger("barnabas.listeners")
 
@@ -85,10 +89,15 @@ class SocketServer:
             raise ConfigError(f"cannot listen on {listener}: {why}") from e
         self._servers.append(server)
         for each in server.sockets:  # from which those of connections have it
-            for option, size in self._quotas.limits.socket_options.items():
+            has_tls = self._tls(listener) is not None
+            options = self._quotas.limits.socket_options(each.getsockname()[0], has_tls)
+            for option, size in options.items():
                 each.setsockopt(socket.SOL_SOCKET, option, size)
         await self._accept(server, connection, listener)
         return listener._replace(port=server.sockets[0].getsockname()[1])
+
+    def _tls(self, listener: Listener) -> "TlsListener | None":
+        return None if self._securities is None else self._securities.tls(listener.name)
 
     async def _accept(
         self, server: asyncio.Server, connection: Callable[[], Connection], listener: Listener
@@ -99,8 +108,7 @@ class SocketServer:
             log.info(
                 "socket.listen.backlog.size=%d is limited to net.core.somaxconn=%d", wanted, backlog
             )
-        securities = self._securities
-        tls = None if securities is None else securities.tls(listener.name)
+        securities, tls = self._securities, self._tls(listener)
         if not self._accepts_itself and tls is None:
             await server.start_serving()
             return

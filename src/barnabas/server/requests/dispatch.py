@@ -31,7 +31,16 @@ from barnabas.server.requests.request_throttle import EXEMPT, Throttle, after
 from barnabas.server.requests.startup_gate import StartupGate
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.bounds import has_more_elements
-from barnabas.wire.schema import MalformedRequest, Message, newest, read_as_sent, write_response
+from barnabas.wire.schema import (
+    LONGEST_REPEATED,
+    REPEATED,
+    MalformedRequest,
+    Message,
+    newest,
+    read_again,
+    read_as_sent,
+    write_response,
+)
 from barnabas.wire.varint import Truncated, skip_tags
 
 log = logging.getLogger("barnabas.dispatch")
@@ -240,8 +249,13 @@ class Dispatch:
             )
             return self._work.answer(pending, what, making)
         began = 0 if self._throttle is None else self._throttle.stopwatch()
-        sent = read_as_sent(key, version, body)
-        response = self._handled(key, version, sent, newest, client_id, connection, began)
+        adapted: Callable[[ApiKey, Message], Message] = newest
+        if key in REPEATED and len(body) <= LONGEST_REPEATED:
+            sent, request = read_again(key, version, bytes(body))
+            adapted = partial(_adapted, sent, request)
+        else:
+            sent = read_as_sent(key, version, body)
+        response = self._handled(key, version, sent, adapted, client_id, connection, began)
         if not inspect.isawaitable(response) and not has_more_elements(response, LARGE_RESPONSE):
             self._statistics.count_errors(key, response)
             return write_response(key, version, correlation_id, response)
@@ -274,9 +288,7 @@ class Dispatch:
             if key in _WAIT_FOR_CLIENTS:
                 turn.end()
 
-            def adapted(key: ApiKey, admitted: Message) -> Message:
-                return request if admitted is sent else newest(key, admitted)
-
+            adapted = partial(_adapted, sent, request)
             began = 0 if self._throttle is None else self._throttle.stopwatch()
             response = self._handled(key, version, sent, adapted, client_id, connection, began)
             return await self._later(key, version, correlation_id, response)
@@ -331,6 +343,11 @@ class Dispatch:
         errors = await self._offload(count)
         self._statistics.add_errors(key, errors)
         return await self._offload(write)
+
+
+def _adapted(sent: Message, request: Message, key: ApiKey, admitted: Message) -> Message:
+    """The admitted part of a request in the newest version; `request` is all of `sent` in it."""
+    return request if admitted is sent else newest(key, admitted)
 
 
 def _client_id(frame: memoryview, length: int) -> str | None:

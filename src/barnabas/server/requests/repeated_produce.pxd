@@ -16,7 +16,7 @@ cdef class RepeatedProduce:
     cdef Answer _success
     cdef Py_ssize_t _sized_at
     cdef object _leader_of, _now_ms, _wake, _refuse, _acknowledge, _acks, _timeout_ms
-    cdef bint _to_all
+    cdef bint _is_transactional, _to_all
     cdef object _plain_config
     cdef int64_t _largest
 

@@ -28,6 +28,7 @@ class RepeatedProduce:
     __slots__ = (
         "_acknowledge",
         "_acks",
+        "_is_transactional",
         "_key",
         "_largest",
         "_leader_of",
@@ -57,6 +58,7 @@ class RepeatedProduce:
         ],
         acks: int,
         timeout_ms: int,
+        is_transactional: bool,
     ) -> None:
         """`wake` completes the requests that wait for an append; `acknowledge` makes the reply."""
         self._version = version
@@ -71,6 +73,7 @@ class RepeatedProduce:
         self._acks = acks
         self._to_all = acks == ALL
         self._timeout_ms = timeout_ms
+        self._is_transactional = is_transactional
         # The configuration that is known to be plain, and how large it lets a batch be.
         self._plain_config: TopicConfig | None = None
         self._largest = 0
@@ -134,7 +137,9 @@ class RepeatedProduce:
 
     def _batch_in(self, view: memoryview, start: int, end: int) -> PlainBatch | None:
         first, last = plain_batch.find_records(self._version, view, start, end, self._sized_at)
-        return plain_batch.judge_plain(view, first, last, self._largest) if first else None
+        if not first:
+            return None
+        return plain_batch.judge_plain(view, first, last, self._largest, self._is_transactional)
 
     def _answer(self, run: FrameRun, batches: list[PlainBatch], offset: int, log: LogEnd) -> None:
         """Respond to the frames whose batches were appended, from `offset` on."""

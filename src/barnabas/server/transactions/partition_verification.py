@@ -72,7 +72,9 @@ class _Queued(NamedTuple):
 class OwnCoordinator(Protocol):
     """The transaction coordinator of this broker."""
 
-    async def answer_leader(self, request: AddPartitions, *, verify_only: bool) -> Codes: ...
+    def verify(self, request: AddPartitions) -> Codes: ...
+
+    async def add_for_leader(self, request: AddPartitions) -> Codes: ...
 
 
 class PartitionVerification:
@@ -109,8 +111,8 @@ class PartitionVerification:
 
     async def ask(self, asked: Asked) -> Codes:
         """The code of each partition: `none` if it is part of the transaction."""
-        if not asked.adds and self._coordinator(asked.transactional_id) == self._broker_id:
-            return await self._ask_own(asked)  # it changes nothing, and so has nothing to wait for
+        if (known := self.ask_own(asked)) is not None:
+            return known
         loop = asyncio.get_running_loop()
         until_s = loop.time() + AGAIN_FOR_S
         while True:
@@ -120,6 +122,12 @@ class PartitionVerification:
             if not (asked.adds and is_ending) or loop.time() >= until_s:
                 return codes
             await asyncio.sleep(AGAIN_S)
+
+    def ask_own(self, asked: Asked) -> Codes | None:
+        """The same at once, if the coordinator is here and no partition is to be added."""
+        if asked.adds or self._coordinator(asked.transactional_id) != self._broker_id:
+            return None
+        return _as_leaders(self._own.verify(_request_of(asked)))
 
     async def close(self) -> None:
         """Give all that is under way, or asked later, an error that passes."""
@@ -195,21 +203,14 @@ class PartitionVerification:
 
     # -- requests ------------------------------------------------------------
 
-    async def _ask_own(self, asked: Asked) -> Codes:
-        request = AddPartitions(
-            asked.transactional_id,
-            Producer(asked.producer_id, asked.producer_epoch),
-            frozenset(asked.partitions),
-            EPOCH_BUMP,
-        )
-        codes = await self._own.answer_leader(request, verify_only=not asked.adds)
-        return {each: _as_leader(code) for each, code in codes.items()}
+    async def _add_own(self, asked: Asked) -> Codes:
+        return _as_leaders(await self._own.add_for_leader(_request_of(asked)))
 
     async def _send(self, coordinator: BrokerId, asked: list[Asked]) -> list[Codes]:
         if coordinator == self._broker_id:
             if len(asked) == 1:
-                return [await self._ask_own(asked[0])]
-            return await asyncio.gather(*map(self._ask_own, asked))
+                return [await self._add_own(asked[0])]
+            return await asyncio.gather(*map(self._add_own, asked))
         timeout_s = self._configs.broker.int("request.timeout.ms") / 1000
         try:
             connection, version = await self._connected(coordinator, timeout_s)
@@ -262,6 +263,16 @@ def decide_outlived(waiting: Asked, asked: Asked) -> ErrorCode | None:
     return ErrorCode.invalid_producer_epoch if is_fenced else None
 
 
+def _request_of(asked: Asked) -> AddPartitions:
+    """To this broker's coordinator."""
+    return AddPartitions(
+        asked.transactional_id,
+        Producer(asked.producer_id, asked.producer_epoch),
+        frozenset(asked.partitions),
+        EPOCH_BUMP,
+    )
+
+
 def _request(asked: Iterable[Asked]) -> AddPartitionsToTxnRequest:
     return AddPartitionsToTxnRequest(transactions=tuple(map(_transaction, asked)))
 
@@ -295,6 +306,10 @@ def _codes(asked: Asked, response: Message) -> Codes:
     }
     missing = ErrorCode.invalid_txn_state
     return {each: _as_leader(found.get(each, missing)) for each in asked.partitions}
+
+
+def _as_leaders(codes: Codes) -> Codes:
+    return {each: _as_leader(code) for each, code in codes.items()}
 
 
 def _as_leader(code: ErrorCode) -> ErrorCode:

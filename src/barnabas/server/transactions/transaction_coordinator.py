@@ -197,22 +197,27 @@ class TransactionCoordinator:
             return dict.fromkeys(request.partitions, ErrorCode.operation_not_attempted) | unknown
         return dict.fromkeys(request.partitions, await add(request))
 
-    async def answer_leader(self, request: AddPartitions, *, verify_only: bool) -> Codes:
-        """The answer to the leader of partitions, which are verified or added."""
+    async def add_for_leader(self, request: AddPartitions) -> Codes:
+        """The answer to a leader that adds its partitions."""
+        if not request.transactional_id:
+            return dict.fromkeys(request.partitions, ErrorCode.invalid_request)
         try:
-            if not request.transactional_id:
-                return dict.fromkeys(request.partitions, ErrorCode.invalid_request)
-            if verify_only:
-                return await self.verify(request)
             return await self.add_known(request, self.add)
         except BrokerError as e:
             return dict.fromkeys(request.partitions, e.code)
 
-    async def verify(self, request: AddPartitions) -> Codes:
-        """The code of each partition: none if the transaction has it. Raises BrokerError."""
-        partition = self._partition_of(request.transactional_id)
-        codes = await self._runtime.ask(partition, lambda shard, now: shard.verify(request, now))
-        return dict(zip(sorted(request.partitions), codes, strict=True))
+    def verify(self, request: AddPartitions) -> Codes:
+        """The answer to a leader: the code of each partition, none if the transaction has it.
+
+        It rests on what is committed, so it waits for nothing.
+        """
+        if not request.transactional_id:
+            return dict.fromkeys(request.partitions, ErrorCode.invalid_request)
+        try:
+            shard = self._runtime.known(self._partition_of(request.transactional_id))
+        except BrokerError as e:
+            return dict.fromkeys(request.partitions, e.code)
+        return shard.verify(request)
 
     async def end(self, request: EndTransaction) -> ProducerReply:
         """Commit or abort, once the outcome is committed; markers follow. Raises BrokerError."""
@@ -220,12 +225,9 @@ class TransactionCoordinator:
             request.transactional_id, lambda shard, now, new: shard.end(request, now, new)
         )
 
-    async def describe(self, transactional_id: str) -> TransactionMetadata | None:
+    def describe(self, transactional_id: str) -> TransactionMetadata | None:
         """The metadata of an id; None if it has none. Raises BrokerError."""
-        partition = self._partition_of(transactional_id)
-        return await self._runtime.ask(
-            partition, lambda shard, _: CoordinatorResult(shard.get(transactional_id))
-        )
+        return self._runtime.known(self._partition_of(transactional_id)).get(transactional_id)
 
     def all(self) -> Iterable[TransactionMetadata]:
         """All ids. Raises  BrokerError(coordinator_load_in_progress), while a shard is loaded."""

@@ -7,9 +7,10 @@ from barnabas.base.clock import Clock
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.log.producers.verification import UNGUARDED, VerificationGuard
+from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.server.transactions.partition_verification import Asked, Codes, PartitionVerification
-from barnabas.wire.produce.produce_codec import ProduceRequest
+from barnabas.wire.produce.produce_codec import ProduceRequest, SinglePartition
 from barnabas.wire.records.batch import HEADER_SIZE, TRANSACTIONAL, BatchHeader, read_header
 
 Guards = Mapping[tuple[str, int], VerificationGuard]
@@ -39,8 +40,9 @@ _NO_CODES: Final[Codes] = {}
 class Begun(NamedTuple):
     """A request with transactional batches, before its first append.
 
-    `error` refuses all of it. `codes` are of the partitions that are not led here: a leader that
-    is elected meanwhile has no guard for them. `asked` is what the coordinator has to verify.
+    `error` refuses all of it. `codes` are of the partitions that are not led here (a leader that
+    is elected meanwhile has no guard for them), and of those that this broker's coordinator has
+    verified. `asked` is what another coordinator has yet to verify.
     """
 
     error: ErrorCode = ErrorCode.none
@@ -77,6 +79,8 @@ class TransactionalProduce:
             return Begun(codes=codes)
         header = next(iter(headers.values()))
         asked = to_ask(request.transactional_id or "", header, guards, adds=adds)
+        if (known := self._verification.ask_own(asked)) is not None:
+            return Begun(guards=guards, codes={**codes, **known})
         return Begun(guards=guards, codes=codes, asked=asked)
 
     async def verify(self, begun: Begun) -> Codes:
@@ -88,6 +92,15 @@ class TransactionalProduce:
 
 def is_transactional(records: memoryview | None) -> bool:
     return records is not None and len(records) >= HEADER_SIZE and records[22] & TRANSACTIONAL != 0
+
+
+def begins_transaction(leader: LeaderReplica, single: SinglePartition) -> bool:
+    """True for a transactional batch, unless its transaction has data in the partition already."""
+    if not is_transactional(single.records):
+        return False
+    header = read_header(single.records)
+    ongoing = leader.log.producers.has_ongoing(header.producer_id, header.producer_epoch)
+    return single.transactional_id is None or not ongoing
 
 
 def transactional_headers(request: ProduceRequest) -> dict[tuple[str, int], BatchHeader]:

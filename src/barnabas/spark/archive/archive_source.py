@@ -76,7 +76,12 @@ def _offsets(client: Any, topic: str, partitions: Iterable[int], at: object) -> 
     # Up to the last stable offset: records of open transactions are archived later.
     level = IsolationLevel.READ_COMMITTED
     found = _settled(lambda: client.list_offsets(wanted, isolation_level=level))
-    return await_all({f"{topic} [{each.partition}]": future for each, future in found.items()})
+    asked = {f"{topic} [{each.partition}]": future for each, future in found.items()}
+    results = await_all(asked)
+    for name, result in zip(asked, results, strict=True):
+        if result.offset < 0:
+            raise CommandFailed(f"{name}: its leader has not answered")
+    return results
 
 
 def _settled(ask: Callable[[], Mapping[Any, Any]]) -> Mapping[Any, Any]:
@@ -96,6 +101,9 @@ def _is_transient(future: Any) -> bool:
         error = future.exception(_ANSWERED_WITHIN_S)
     except TimeoutError:
         return False  # reported where the result is waited for
+    if error is None:
+        # librdkafka has no error for a partition whose leader went away amid the request.
+        return bool(getattr(future.result(), "offset", 0) < 0)
     return isinstance(error, KafkaException) and error.args[0].name() in _TRANSIENT
 
 

@@ -21,7 +21,6 @@ from barnabas.spark.table_log.table_log import CommitConflict, TableChange, Tabl
 from barnabas.spark.table_log.table_state import STATE_KEY, TableState, parse_state
 
 _MS_PER_HOUR: Final = 3_600_000
-_RECENT: Final = 20
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # The last microsecond that can be rounded up to a millisecond of the year 9999.
 _LAST_TIME: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1) - 999
@@ -139,11 +138,20 @@ class DeltaLog:
             raise CommandFailed(f"{self._directory}: {error}") from None
 
     def _state(self, table: Any) -> TableState:
-        # The newest commit has it, unless another program or a vacuum committed since.
-        for limit in (1, _RECENT, None):
-            for commit in table.history(limit):
-                if STATE_KEY in commit:
-                    return parse_state(commit[STATE_KEY], str(self._directory))
+        """The state in the commit of the table's version.
+
+        That commit has none if another program, or a vacuum, made it: then one before it has.
+        delta-rs's history is no help: it lists the commits of now, which may be newer.
+        """
+        for version in range(table.version(), -1, -1):
+            commit = self._directory.read(f"_delta_log/{version:020}.json")
+            if commit is None:
+                break
+            for line in commit.splitlines():
+                if STATE_KEY in line:
+                    found = json.loads(line).get("commitInfo", {}).get(STATE_KEY)
+                    if found is not None:
+                        return parse_state(found, str(self._directory))
         raise CommandFailed(
             f"{self._directory} is a Delta table without the offsets of a topic; use another"
             " directory"

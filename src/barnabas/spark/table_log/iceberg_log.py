@@ -43,6 +43,8 @@ class IcebergLog:
         self._catalog = FileCatalog(directory)
 
     def load(self) -> TableSnapshot | None:
+        from barnabas.spark.table_log.iceberg_catalog import version_of
+
         if not self._catalog.version():
             if self._catalog.is_of_others():
                 raise CommandFailed(
@@ -59,7 +61,7 @@ class IcebergLog:
             )
         schema = json.loads(table.properties[_SCHEMA_KEY])
         parsed = parse_state(state, str(self._directory))
-        return TableSnapshot(self._catalog.version(), parsed, schema)
+        return TableSnapshot(version_of(table), parsed, schema)
 
     def commit(self, base: TableSnapshot | None, change: TableChange) -> None:
         exceptions: Any = import_module("pyiceberg.exceptions")

@@ -1,8 +1,8 @@
 """Plain batches: found in their request and validated; and the response to them.
 
-Nearly every batch is plain: of magic 2, whole, alone, in no transaction, with the right CRC, and
-with records that consumers can read and its header describes. Compiled as it is:
-`plain_batch.pxd` has the types.
+Nearly every batch is plain: of magic 2, whole, alone, with the right CRC, and with records that
+consumers can read and its header describes. One of a transaction is plain only where its request
+names that. Compiled as it is: `plain_batch.pxd` has the types.
 """
 
 from typing import Final
@@ -26,6 +26,7 @@ _HEADER_SIZE = batches.HEADER_SIZE
 _LOG_OVERHEAD = batches.LOG_OVERHEAD
 _MAGIC = batches.MAGIC
 _CRC_START = batches.CRC_START
+_TRANSACTIONAL = batches.TRANSACTIONAL
 _LAST_CODEC = int(Codec.ZSTD)
 _MAX_DECOMPRESSED = MAX_DECOMPRESSED_SIZE
 _SMALL_BATCH = SMALL_BATCH
@@ -39,6 +40,7 @@ class PlainBatch(buffers.BufferSlice):
 
     __slots__ = (
         "base_sequence",
+        "is_transactional",
         "length",
         "max_timestamp",
         "producer_epoch",
@@ -52,6 +54,7 @@ class PlainBatch(buffers.BufferSlice):
     producer_id: int
     producer_epoch: int
     base_sequence: int
+    is_transactional: bool
 
 
 def find_records(
@@ -85,7 +88,9 @@ def find_records(
     return position, records_end
 
 
-def judge_plain(view: memoryview, start: int, end: int, largest: int) -> PlainBatch | None:
+def judge_plain(
+    view: memoryview, start: int, end: int, largest: int, may_be_transactional: bool = False
+) -> PlainBatch | None:
     """The batch from `start` to `end`, if it is plain and not larger than `largest`.
 
     None leaves it to `validate`, which refuses it or, if it is compressed and large, may do so in
@@ -96,6 +101,9 @@ def judge_plain(view: memoryview, start: int, end: int, largest: int) -> PlainBa
         return None
     length = buffers.int_at(view, start + 8)
     codec = buffers.short_at(view, start + 21)
+    is_transactional = may_be_transactional and codec & _TRANSACTIONAL != 0
+    if is_transactional:
+        codec -= _TRANSACTIONAL
     count = buffers.int_at(view, start + 57)
     max_timestamp = buffers.long_at(view, start + 35)
     producer_id = buffers.long_at(view, start + 43)
@@ -104,6 +112,7 @@ def judge_plain(view: memoryview, start: int, end: int, largest: int) -> PlainBa
         buffers.byte_at(view, start + 16) != _MAGIC
         or buffers.long_at(view, start) != 0
         or (producer_id >= 0 and base_sequence < 0)
+        or (is_transactional and producer_id < 0)
         or length + _LOG_OVERHEAD != size
         or codec < 0
         or codec > _LAST_CODEC  # and no other attribute
@@ -133,6 +142,7 @@ def judge_plain(view: memoryview, start: int, end: int, largest: int) -> PlainBa
     found.producer_id = producer_id
     found.producer_epoch = buffers.short_at(view, start + 51)
     found.base_sequence = base_sequence
+    found.is_transactional = is_transactional
     return found
 
 
@@ -156,6 +166,7 @@ def as_plain(records: memoryview, header: batches.BatchHeader) -> PlainBatch:
     found.producer_id = header.producer_id
     found.producer_epoch = header.producer_epoch
     found.base_sequence = header.base_sequence
+    found.is_transactional = header.is_transactional
     return found
 
 

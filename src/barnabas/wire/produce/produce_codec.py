@@ -64,8 +64,9 @@ def read_produce(version: int, frame: memoryview, position: int) -> ProduceReque
 
 
 class SinglePartition(NamedTuple):
-    """A request for one partition, without a transaction: nearly all there are."""
+    """A request for one partition: nearly all there are."""
 
+    transactional_id: str | None
     acks: int
     topic: str
     partition: int
@@ -74,8 +75,14 @@ class SinglePartition(NamedTuple):
     timeout_ms: int
 
 
-_SINGLE_FLEXIBLE = struct.Struct(">BhiBB")  # no transaction, acks, timeout, one topic, name size
-_SINGLE_CLASSIC = struct.Struct(">hhiih")
+def whole(single: SinglePartition) -> ProduceRequest:
+    """The same request as any other."""
+    batches = PartitionBatches(single.topic, single.partition, single.records)
+    return ProduceRequest(single.transactional_id, single.acks, single.timeout_ms, [batches])
+
+
+_SINGLE_FLEXIBLE = struct.Struct(">hiBB")  # acks, timeout, one topic, name size
+_SINGLE_CLASSIC = struct.Struct(">hiih")
 _ONE_PARTITION_FLEXIBLE = struct.Struct(">Bi")
 _ONE_PARTITION_CLASSIC = struct.Struct(">ii")
 
@@ -84,25 +91,37 @@ def read_single(version: int, frame: memoryview, position: int) -> SinglePartiti
     """The request if it is for one partition; None leaves it to `read_produce`, also if damaged."""
     try:
         if version < FLEXIBLE:
-            absent, acks, timeout_ms, topics, length = _SINGLE_CLASSIC.unpack_from(frame, position)
-            name_at, name_end = position + 14, position + 14 + length
+            (length,) = _SHORT.unpack_from(frame, position)
+            named_at = position + 2
+        else:
+            length, named_at = frame[position] - 1, position + 1
+            if length >= 0x7F:
+                return None
+        position = named_at + max(0, length)
+        if version < FLEXIBLE:
+            acks, timeout_ms, topics, size = _SINGLE_CLASSIC.unpack_from(frame, position)
+            name_at, name_end = position + 12, position + 12 + size
             one, partition = _ONE_PARTITION_CLASSIC.unpack_from(frame, name_end)
             sized_at = name_end + 8
-            if absent != -1 or topics != 1 or one != 1:
+            if topics != 1 or one != 1 or length < -1:
                 return None
         else:
-            absent, acks, timeout_ms, topics, length = _SINGLE_FLEXIBLE.unpack_from(frame, position)
-            name_at, name_end = position + 9, position + 8 + length
+            acks, timeout_ms, topics, size = _SINGLE_FLEXIBLE.unpack_from(frame, position)
+            name_at, name_end = position + 8, position + 7 + size
             one, partition = _ONE_PARTITION_FLEXIBLE.unpack_from(frame, name_end)
             sized_at = name_end + 5
-            if absent or topics != 2 or one != 2 or length & 0x80:
+            if topics != 2 or one != 2 or size & 0x80:
                 return None
         start, end = find_records(version, frame, 0, len(frame), sized_at)
         if not start:
             return None
+        transactional_id = None if length < 0 else str(frame[named_at : named_at + length], "utf-8")
         topic = str(frame[name_at:name_end], "utf-8")
-        return SinglePartition(acks, topic, partition, frame[start:end], sized_at, timeout_ms)
-    except (struct.error, UnicodeDecodeError):
+        records = frame[start:end]
+        return SinglePartition(
+            transactional_id, acks, topic, partition, records, sized_at, timeout_ms
+        )
+    except (IndexError, struct.error, UnicodeDecodeError):
         return None
 
 
