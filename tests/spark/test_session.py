@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -209,6 +210,29 @@ def test_py4js_traceback_of_a_connection_that_ends_is_not_printed(
     quiet_python()
     logging.getLogger("py4j.clientserver").error("Exception while sending command.")
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [import_module("py4j.protocol").Py4JNetworkError("the JVM has ended"), KeyboardInterrupt()],
+)
+def test_what_py4j_logs_of_a_request_that_ends_early_is_not_printed(
+    ended: BaseException, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Connection:
+        socket = None
+
+        def send_command(self, command: str) -> str:
+            raise ended
+
+        def close(self, reset: bool) -> None: ...
+
+    quiet_python()
+    client: Any = import_module("py4j.java_gateway").GatewayClient()
+    monkeypatch.setattr(client, "_get_connection", Connection)
+    with suppress(KeyboardInterrupt):
+        client.send_command("c\n", retry=False)
+    assert caplog.records == []
 
 
 def test_the_end_of_the_jvm_prints_no_traceback_of_sparks_accumulators(

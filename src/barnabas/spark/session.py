@@ -93,7 +93,7 @@ def quiet_python() -> None:
     from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
     from pyspark.logger import PySparkLogger
 
-    logging.getLogger().addFilter(_is_no_interrupt)
+    logging.getLogger().addFilter(_is_not_of_py4j)
     # It logs the traceback of a connection that ends with the JVM, after the last result.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     # These log the line of the user's code that failed, but the code here is ours.
@@ -110,9 +110,9 @@ def _ignore_error(server: Any, request: Any, client: Any) -> None:
     """In place of socketserver's method, which prints the error."""
 
 
-def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """Py4J logs a stack trace when Ctrl-C interrupts a command that waits for Spark."""
-    return "KeyboardInterrupt" not in record.getMessage()
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Py4J logs to the root logger, with a stack trace, that a connection ended or Ctrl-C came."""
+    return record.module != "java_gateway"
 
 
 def _check(place: SparkPlace) -> None:
