@@ -155,11 +155,9 @@ class Transformer:
             for message in messages:
                 at = message.partition() or 0
                 producer.produce(self._target, message.value(), partition=at)
-            producer.send_offsets_to_transaction(
-                consumer.position(consumer.assignment()),
-                consumer.consumer_group_metadata(),
-                _STEP_S,
-            )
+            offsets = consumer.position(consumer.assignment())
+            member = consumer.consumer_group_metadata()
+            _until_done(lambda: producer.send_offsets_to_transaction(offsets, member, _STEP_S))
             _until_done(lambda: producer.commit_transaction(_STEP_S))
         except KafkaException as failure:
             error = failure.args[0]

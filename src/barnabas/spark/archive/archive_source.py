@@ -5,6 +5,7 @@ from contextlib import suppress
 from threading import Event
 from typing import Any, Final, NamedTuple
 
+from barnabas.base.clock import machine_stopwatch
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.client import ClusterClients, admin, await_all, await_one, find_topic
 from barnabas.cli.exit_codes import CommandFailed
@@ -15,7 +16,7 @@ _URL_SAFE: Final = str.maketrans("+/", "-_")
 _TRANSIENT: Final = (
     "UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION",
 )  # fmt: skip
-_ATTEMPTS: Final = 25
+_SETTLED_WITHIN_NS: Final = 5_000_000_000
 _PAUSE_S: Final = 0.2
 _ANSWERED_WITHIN_S: Final = 60.0
 
@@ -85,11 +86,12 @@ def _offsets(client: Any, topic: str, partitions: Iterable[int], at: object) -> 
 
 
 def _settled(ask: Callable[[], Mapping[Any, Any]]) -> Mapping[Any, Any]:
-    """The futures of a request, which is sent again while its answers are transient errors."""
-    for _ in range(_ATTEMPTS):
-        found = ask()
-        if not any(map(_is_transient, found.values())):
-            break
+    """The futures of a request, which is sent again for some seconds if they are transient errors.
+
+    librdkafka may need many of them for one answer, while a leader is away.
+    """
+    deadline = machine_stopwatch() + _SETTLED_WITHIN_NS
+    while any(map(_is_transient, (found := ask()).values())) and machine_stopwatch() < deadline:
         Event().wait(_PAUSE_S)
     return found
 
@@ -109,7 +111,8 @@ def _is_transient(future: Any) -> bool:
 
 def snapshot_created(cluster: ClusterClients, name: str) -> TopicSnapshot:
     """The snapshot of a topic that was just created, once the broker that is asked knows it."""
-    for _ in range(_ATTEMPTS):
+    deadline = machine_stopwatch() + _SETTLED_WITHIN_NS
+    while machine_stopwatch() < deadline:
         with suppress(CommandFailed):
             return snapshot_topics(cluster, [name])[name]
         Event().wait(_PAUSE_S)
