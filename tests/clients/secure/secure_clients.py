@@ -90,6 +90,17 @@ def _silent(name: str) -> Iterator[None]:
         logger.setLevel(before)
 
 
+@contextmanager
+def _collected() -> Iterator[None]:
+    """Sockets are collected where a client leaves them: one whose handshake failed, or one of TLS
+    that it began to close.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
+        gc.collect()
+
+
 class KafkaPython:
     def round_trip(self, login: Login, topic: str) -> bytes | None:
         settings = python(login, _KafkaPythonToken)
@@ -108,12 +119,8 @@ class KafkaPython:
 
     def is_refused(self, login: Login) -> bool:
         settings = python(login, _KafkaPythonToken)
-        with warnings.catch_warnings(), _silent("kafka"):
-            # It leaves a socket whose handshake failed to the garbage collector.
-            warnings.simplefilter("ignore", ResourceWarning)
-            with pytest.raises(kafka.errors.KafkaError):
-                kafka.KafkaProducer(**settings, bootstrap_timeout_ms=500).close()
-            gc.collect()
+        with _collected(), _silent("kafka"), pytest.raises(kafka.errors.KafkaError):
+            kafka.KafkaProducer(**settings, bootstrap_timeout_ms=500).close()
         return True
 
 
@@ -140,7 +147,8 @@ class Aiokafka:
                 value: bytes | None = (await consumer.getone()).value
             return value
 
-        return asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
+        with _collected():
+            return asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
 
     def is_refused(self, login: Login) -> bool:
         async def run() -> None:
@@ -150,7 +158,7 @@ class Aiokafka:
             finally:
                 await producer.stop()
 
-        with pytest.raises(aiokafka.errors.KafkaError):
+        with _collected(), pytest.raises(aiokafka.errors.KafkaError):
             asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
         return True
 
