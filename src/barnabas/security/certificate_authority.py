@@ -57,7 +57,7 @@ class CertificateAuthority:
         directory.mkdir(parents=True, exist_ok=True)
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name("Barnabas development CA")
-        builder = _builder(name, name, key.public_key(), days).add_extension(
+        builder = _builder(name, name, key.public_key(), key.public_key(), days).add_extension(
             x509.BasicConstraints(ca=True, path_length=0), critical=True
         )
         builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
@@ -75,7 +75,8 @@ class CertificateAuthority:
     def issue(self, name: str, hosts: Sequence[str] = (), days: int = 825) -> Issued:
         """A certificate with `CN=name`, for servers at these hosts and for clients."""
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = _builder(_name(name), self._certificate.subject, key.public_key(), days)
+        subject, issuer = _name(name), self._certificate.subject
+        builder = _builder(subject, issuer, key.public_key(), self._key.public_key(), days)
         builder = builder.add_extension(x509.BasicConstraints(False, None), critical=True)
         builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
         both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
@@ -108,10 +109,14 @@ def _name(common_name: str) -> x509.Name:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    issuers_key: ec.EllipticCurvePublicKey,
+    days: int,
 ) -> x509.CertificateBuilder:
     now = datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC)
-    return x509.CertificateBuilder(
+    builder = x509.CertificateBuilder(
         subject_name=subject,
         issuer_name=issuer,
         public_key=key,
@@ -119,6 +124,10 @@ def _builder(
         not_valid_before=now - timedelta(days=1),
         not_valid_after=now + timedelta(days=days),
     )
+    # Python 3.13 refuses certificates without these.
+    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuers_key)
+    return builder.add_extension(authority, critical=False)
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
