@@ -7,7 +7,8 @@ import pytest
 
 from barnabas.base.errors import DiskFault
 from barnabas.disk.disk import DataFile, RealDisk
-from barnabas.log.segment.file_slice import NOTHING, WORTH_MAPPING, FileSlice
+from barnabas.disk.page_cache import WORTH_MAPPING
+from barnabas.log.segment.file_slice import NOTHING, FileSlice
 
 SIZE = 4 * WORTH_MAPPING
 DATA = os.urandom(SIZE)

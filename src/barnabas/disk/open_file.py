@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from barnabas.base import system_calls
 from barnabas.base.buffers import BufferSlice
 from barnabas.base.errors import DiskFault
-from barnabas.disk.page_cache import copy_if_cached, map_from
+from barnabas.disk.page_cache import WORTH_MAPPING, copy_if_cached, map_from
 from barnabas.disk.resident import LEAST, MOST_BYTES, Resident
 
 if TYPE_CHECKING:
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 Buffer = bytes | bytearray | memoryview
 
-# Below this a copy is cheaper than a new mapping (10 to 20 us)...
-_MAP_FROM = 128 * 1024
-# ...unless this much lies behind, which the same reader is likely to want next.
+_MAP_FROM = WORTH_MAPPING
+# Less is mapped, too, if this much lies behind, which the same reader is likely to want next.
 _MAP_AHEAD = 1024 * 1024
 # The kernel reads ahead about this much at once: if one byte is cached, its neighbours are too.
 _PROBE_EVERY = 128 * 1024

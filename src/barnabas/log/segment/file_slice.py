@@ -4,9 +4,7 @@ from typing import Final, NamedTuple
 
 from barnabas.base.errors import DiskFault
 from barnabas.disk.disk import DataFile
-
-# Below this a copy is cheaper than a mapping.
-WORTH_MAPPING: Final = 128 * 1024
+from barnabas.disk.page_cache import WORTH_MAPPING
 
 
 class FileSlice(NamedTuple):
