@@ -12,6 +12,7 @@ import pytest
 
 from barnabas.base.errors import DiskFault
 from barnabas.base.system_calls import is_cached
+from barnabas.disk.inode import Inodes
 from barnabas.disk.resident import LEAST, Resident
 from tests.support.full_disk import room_for
 from tests.support.twins import both
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.parametrize("twin", both("barnabas.disk.open_file"))
 def opened(twin: ModuleType, path: Path) -> Iterator[Any]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     try:
-        yield twin.OpenFile("folder", descriptor, Resident())
+        yield twin.OpenFile("folder", descriptor, Resident(), Inodes())
     finally:
         os.close(descriptor)
 
@@ -59,7 +60,10 @@ def test_a_descriptor_that_is_gone_is_a_fault_too(twin: ModuleType, tmp_path: Pa
 def test_a_file_system_that_cannot_say_counts_as_warm(twin: ModuleType, size: int) -> None:
     descriptor = os.memfd_create("in memory anyway")
     try:
-        file, data = twin.OpenFile("folder", descriptor, Resident()), os.urandom(3_000_000)
+        file, data = (
+            twin.OpenFile("folder", descriptor, Resident(), Inodes()),
+            os.urandom(3_000_000),
+        )
         file.append(data)
         for position in (0, len(data) - size):
             assert file.warm(position, size) == data[position : position + size]
@@ -73,7 +77,7 @@ def test_what_is_read_is_noted_once_and_what_is_read_again_is_hot(
     resident = Resident()
     descriptor = os.open(tmp_path / "a.log", os.O_RDWR | os.O_CREAT)
     try:
-        file = twin.OpenFile("folder", descriptor, resident)
+        file = twin.OpenFile("folder", descriptor, resident, Inodes())
         file.append(bytes(5_000_000))
         file.warm(4_999_000, 1000)  # a copy
         assert (len(resident.files), resident.fresh_bytes) == (0, 0)

@@ -11,13 +11,13 @@ import mmap
 import os
 import shutil
 import sys
-import weakref
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Final, NamedTuple, Protocol
 
 from barnabas.base.errors import DiskFault
 from barnabas.disk.file_system import sync_file_system
+from barnabas.disk.inode import Inodes
 from barnabas.disk.open_file import Buffer as Buffer
 from barnabas.disk.open_file import OpenFile
 from barnabas.disk.resident import AT_ONCE, Resident
@@ -152,12 +152,13 @@ class RealDisk:
     def __init__(self, log_dir: str) -> None:
         self.log_dir = os.path.abspath(log_dir)
         self._resident = Resident()
+        self._inodes = Inodes()
         self._faults = Faults(self.log_dir)
         self._lock_file: IO[bytes] | None = None
 
     def open(self, path: str, /, *, create: bool = False) -> DataFile:
         with self._faults:
-            return RealFile(self.log_dir, self._full(path), create, self._resident)
+            return RealFile(self.log_dir, self._full(path), create, self._resident, self._inodes)
 
     def map(self, path: str, size: int, /) -> memoryview:
         with self._faults, self._opened(path) as descriptor:
@@ -245,11 +246,7 @@ class RealDisk:
     def sync(self, path: str = "", /) -> None:
         # By name and not by an open descriptor: the owner may close its own at any time.
         with self._faults, suppress(FileNotFoundError):
-            descriptor = os.open(self._full(path), os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            _sync(self._full(path))
 
     def sync_all(self, paths: Collection[str], /) -> None:
         if len(paths) < MANY_FILES or not self._sync_file_system(paths):
@@ -313,11 +310,13 @@ class RealFile(OpenFile):
 
     __slots__ = ("_path",)
 
-    def __init__(self, log_dir: str, path: str, create: bool, resident: Resident) -> None:
+    def __init__(
+        self, log_dir: str, path: str, create: bool, resident: Resident, inodes: Inodes
+    ) -> None:
         self._descriptor = -1  # for __del__, should opening fail
         self._path = path
         descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
-        super().__init__(log_dir, descriptor, resident)
+        super().__init__(log_dir, descriptor, resident, inodes)
 
     def read(self, position: int, size: int, /) -> bytes:
         try:
@@ -329,15 +328,18 @@ class RealFile(OpenFile):
             raise DiskFault(self._log_dir, error) from error
 
     def truncate(self, size: int, /) -> None:
-        self._view = memoryview(b"")
+        for each in self._inode.files:
+            each._view = memoryview(b"")
         try:
             # A read of memory mapped beyond a file's end kills the process. If a reader still
-            # holds such memory, it keeps the old file.
-            if any(end > size for end in self._handed_out.values()):
+            # holds such memory, it keeps the old file, as do all others that have it open.
+            if self._inode.is_mapped_beyond(size):
                 self._copy_aside(size)
             os.ftruncate(self._descriptor, size)
         except OSError as error:
             raise DiskFault(self._log_dir, error) from error
+        for each in self._inode.files:
+            each.size = min(size, each.size)
         self.size = size
 
     def give_back(self) -> None:
@@ -388,4 +390,14 @@ class RealFile(OpenFile):
         # In one step: a thread that reads meanwhile must not find its number closed, or reused.
         os.dup2(descriptor, self._descriptor, inheritable=False)
         os.close(descriptor)
-        self._handed_out = weakref.WeakKeyDictionary()
+        self._inode.remove_file(self)
+        self._inode = self._inodes.join(self, os.fstat(self._descriptor))
+        _sync(os.path.dirname(self._path))
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

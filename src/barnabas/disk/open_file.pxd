@@ -11,7 +11,7 @@ cdef class OpenFile:
     cdef public int64_t size, _start, _seen, _seen_in
     cdef public int64_t _read_from, _read_to, _fresh_from, _noted_at
     cdef public bint _is_fresh, _is_hot
-    cdef public object _log_dir, _handed_out, _resident, _view
+    cdef public object _log_dir, _inode, _inodes, _resident, _view
     cdef object __weakref__
 
     cdef append_slices(self, list slices, int64_t size)

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING
 from barnabas.base import system_calls
 from barnabas.base.buffers import BufferSlice
 from barnabas.base.errors import DiskFault
+from barnabas.disk.inode import Inodes
 from barnabas.disk.page_cache import WORTH_MAPPING, copy_if_cached, map_from
 from barnabas.disk.resident import LEAST, MOST_BYTES, Resident
-
-if TYPE_CHECKING:
-    import mmap
 
 Buffer = bytes | bytearray | memoryview
 
@@ -50,7 +48,8 @@ class OpenFile:
         "__weakref__",
         "_descriptor",
         "_fresh_from",
-        "_handed_out",
+        "_inode",
+        "_inodes",
         "_is_fresh",
         "_is_hot",
         "_log_dir",
@@ -65,19 +64,20 @@ class OpenFile:
         "size",
     )
 
-    def __init__(self, log_dir: str, descriptor: int, resident: Resident) -> None:
+    def __init__(self, log_dir: str, descriptor: int, resident: Resident, inodes: Inodes) -> None:
         self._log_dir = log_dir
         self._descriptor = descriptor
         self._resident = resident
-        self.size = os.fstat(descriptor).st_size
+        self._inodes = inodes
+        status = os.fstat(descriptor)
+        self.size = status.st_size
+        self._inode = inodes.join(self, status)
         self._view = memoryview(b"")
         self._start = 0
         # The last byte that was found cached, and the number of that look.
         self._seen = self._seen_in = 0
         self._read_from = self._read_to = self._fresh_from = self._noted_at = 0
         self._is_fresh = self._is_hot = False
-        # Mappings that someone may still hold a slice of, and where in the file they end.
-        self._handed_out: weakref.WeakKeyDictionary[mmap.mmap, int] = weakref.WeakKeyDictionary()
 
     def append(self, data: Buffer, /) -> None:
         """Write all of `data` at the end, in one system call; after a DiskFault, none of it."""
@@ -118,8 +118,7 @@ class OpenFile:
             if position < self._start or end > self._start + len(self._view):
                 if size < _MAP_FROM and self.size - end < _MAP_AHEAD:
                     return copy_if_cached(self._descriptor, position, size)
-                mapped, start = map_from(self._descriptor, position, self.size)
-                self._handed_out[mapped] = self.size
+                mapped, start = map_from(self._descriptor, position, self.size, self._inode)
                 self._view = memoryview(mapped)
                 self._start = start
             if not self._is_warm(position, end):

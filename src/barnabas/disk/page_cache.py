@@ -5,17 +5,22 @@ import mmap
 import os
 from typing import Final
 
+from barnabas.disk.inode import Inode, Mapping
+
 # Below this a copy is cheaper than a new mapping (10 to 20 us).
 WORTH_MAPPING: Final = 128 * 1024
 
 _NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 
 
-def map_from(descriptor: int, position: int, file_size: int) -> tuple[mmap.mmap, int]:
+def map_from(descriptor: int, position: int, file_size: int, inode: Inode) -> tuple[mmap.mmap, int]:
     """The file from `position` on, or a little before it, as memory; and where that begins."""
     start = position - position % mmap.ALLOCATIONGRANULARITY
     length = file_size - start
-    return mmap.mmap(descriptor, length, access=mmap.ACCESS_READ, offset=start), start
+    mapping = Mapping(descriptor, length, access=mmap.ACCESS_READ, offset=start)
+    mapping.inode, mapping.end = inode, file_size
+    inode.add_mapping(mapping)
+    return mapping, start
 
 
 def copy_if_cached(descriptor: int, position: int, size: int) -> memoryview | None:

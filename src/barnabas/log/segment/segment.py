@@ -216,7 +216,7 @@ class Segment(SegmentEnd):
         cut = self._header_at(position).base_offset
         self.file.truncate(position)
         # Later writes go to another open file: of the old one, which extents
-        # may still refer to, nothing beyond its size was ever overwritten.
+        # may still refer to, nothing below its size is ever overwritten.
         self._file = None
         self.size = position
         self.end_offset = min(offset, cut)
