@@ -120,6 +120,26 @@ got = [locate(6).warm()]
 segment.close()
 segment.truncate_to(2, 0)
 """,
+    "the directory was renamed since": """
+extent = locate(6)
+got = [extent.warm()]
+disk.rename("t-0", "t-1")
+segment.on_renamed("t-1")
+disk.make_dir("t-0")
+segment.truncate_to(2, 0)
+got.append(extent.warm())
+put(4, b"y")
+assert disk.list("t-0") == [], "it has the new name"
+assert disk.status("t-1/00000000000000000000.log").size == segment.size
+""",
+    "the file was renamed since": """
+extent = locate(6)
+got = [extent.warm()]
+segment.rename(".swap")
+segment.rename("")
+segment.truncate_to(2, 0)
+got.append(extent.warm())
+""",
 }
 _CHECK = """
 put(6, b"z")

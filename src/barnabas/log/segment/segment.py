@@ -119,15 +119,16 @@ class Segment(SegmentEnd):
         for path, kind in zip(before, SEGMENT_FILES, strict=True):
             if self._disk.status(path):
                 self._disk.rename(path, self.path(kind))
-        self._name_indexes()
+        self._on_names()
 
     def on_renamed(self, directory: str) -> None:
         """The directory has another name."""
         self.directory = directory
         self.is_dirty = self.is_index_dirty = True  # a flush under way may have missed its files
-        self._name_indexes()
+        self._on_names()
 
-    def _name_indexes(self) -> None:
+    def _on_names(self) -> None:
+        self._file = None  # a truncation may have to replace the file, by the name it was opened by
         self.offset_index.path = self.path(OFFSET_INDEX)
         self.time_index.path = self.path(TIME_INDEX)
 
