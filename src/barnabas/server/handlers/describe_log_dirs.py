@@ -40,7 +40,7 @@ async def _of(broker: Broker, request: DescribeLogDirsRequest, turns: Turns) -> 
         TopicPartition(each.topic, n) for each in request.topics or () for n in each.partitions
     )
     found = await turns.listed(
-        (broker.logs.get(each), broker.logs.futures.get(each)) for each in set(wanted)
+        (broker.logs.get(each), broker.logs.futures.get(each)) for each in dict.fromkeys(wanted)
     )
     logs = (log for both in found for log in both if log is not None)
     return sorted(logs, key=lambda log: log.partition)
