@@ -117,7 +117,16 @@ def calls_per_turn() -> Iterator[list[int]]:
         sys.setprofile(None)
 
 
-ALL: Final = list(cases())
+# Handlers that once had all elements in one turn.
+IN_BRIEF: Final = (
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.DELETE_RECORDS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.LIST_GROUPS,
+    ApiKey.TXN_OFFSET_COMMIT,
+)
 
 
 class Served:
@@ -159,7 +168,15 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.mark.xdist_group("turns")  # they share one broker
 @pytest.mark.parametrize("same", [False, True])
 @pytest.mark.parametrize(
-    ("key", "version", "path"), ALL, ids=[f"{k.name}-{v}-{'.'.join(p)}" for k, v, p in ALL]
+    ("key", "version", "path"),
+    [
+        pytest.param(
+            *case,
+            id=f"{case[0].name}-{case[1]}-{'.'.join(case[2])}",
+            marks=() if case[0] in IN_BRIEF else pytest.mark.long,
+        )
+        for case in cases()
+    ],
 )
 def test_no_array_holds_the_loop(
     served: Served, key: ApiKey, version: int, path: tuple[str, ...], same: bool
