@@ -159,8 +159,7 @@ class FetchSessions:
             session.name(topic, partitions)
         for forgotten in request.forgotten:
             key = _key(forgotten.name, forgotten.topic_id)
-            for index in forgotten.partitions:
-                session.forget(key, index)
+            session.forget(key, forgotten.partitions)
         self.count.cached += len(session) - before
         if not self.count.has_room(0):
             self._end(session.session_id)
