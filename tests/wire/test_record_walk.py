@@ -104,6 +104,42 @@ def test_every_fault_ends_the_walk(twin: ModuleType, data: bytes, count: int, fa
     assert 0 <= index < count
 
 
+usual_rows = st.lists(
+    st.tuples(
+        st.integers(-9000, 9000) | st.just(0),
+        st.none() | st.binary(max_size=90),
+        st.none() | st.integers(0, 200).map(bytes) | st.integers(8000, 9000).map(bytes),
+        st.just(()) | st.just((("k", b"v"),)),
+    ),
+    min_size=1,
+    max_size=100,
+)
+mutations = st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=3)
+
+
+@given(usual_rows, mutations, st.integers(0, 40))
+def test_records_of_the_usual_form_are_judged_as_others_are(
+    twin: ModuleType, rows: list[Any], mutations: list[tuple[int, int]], cut: int
+) -> None:
+    records = [Record(n, NOW + t, k, v, h) for n, (t, k, v, h) in enumerate(rows)]
+    data = bytearray(build_batch(records)[HEADER_SIZE:])
+    for at, byte in mutations:
+        data[at % len(data)] = byte
+    data = data[: len(data) - cut] if len(data) > cut else data
+    # What needs a key takes the general way; nobody asks here who has none.
+    general = walked(twin, bytes(data), len(rows), needs_key=True)
+    assert walked(twin, bytes(data), len(rows)) == general
+
+
+@pytest.mark.parametrize("count", [63, 64, 65, 8191, 8192, 8193, 20_000])
+def test_offset_deltas_of_any_length_are_checked(twin: ModuleType, count: int) -> None:
+    bodies = [b"\0\2" + varint(number) + b"\1\1\0" for number in range(count)]
+    assert walked(twin, b"".join(map(record, bodies)), count) == (0, 0, NOW + 1)
+    bodies[-1] = b"\0\2" + varint(count) + b"\1\1\0"
+    number, index, _ = walked(twin, b"".join(map(record, bodies)), count)
+    assert ("offset delta" in FAULTS[number], index) == (True, count - 1)
+
+
 def test_offset_deltas_of_a_compacted_batch_may_have_gaps(twin: ModuleType) -> None:
     data = record(b"\0\0\2\1\1\0") + record(b"\0\0\x08\1\1\0")
     assert walked(twin, data, 2, last=4)[0] == 0
