@@ -27,9 +27,7 @@ from barnabas.server.network.connection_ports import Authentication, Registry, S
 from barnabas.server.network.connection_state import NEXT, ConnectionEvent, ConnectionState
 from barnabas.server.network.known_requests import KnownRequests
 from barnabas.server.network.receive_buffer import (
-    LARGE,
     NOTHING_RECEIVED,
-    READ_AHEAD,
     BadFrameSize,
     ReceiveBuffer,
 )
@@ -243,10 +241,10 @@ class Connection(asyncio.BufferedProtocol):
         received = self._received
         received.end += nbytes
         self.last_active = self._now()
-        was_filled = received.end == received.capacity < READ_AHEAD
+        was_filled = received.end == received.read_to
         if self._state is _SERVING:
             self._serve_frames()
-        if was_filled and received.may_read_ahead and self._read_ahead():
+        if was_filled and self._read_ahead():
             return
         if received.end == received.read_to:
             self._make_room()
@@ -326,8 +324,7 @@ class Connection(asyncio.BufferedProtocol):
             meters.spend(known.is_produce, start - first, sent, took)
         self._repeats += served
         received.start = start
-        if last_size >= LARGE:
-            received.note_large(last_size)
+        received.note_repeated(last_size)
         if pending is not None:
             self._wait_for(pending)
             return True
@@ -536,14 +533,15 @@ class Connection(asyncio.BufferedProtocol):
         self._go_on_soon()
 
     def _read_ahead(self) -> bool:
-        """Double the buffer, unless memory is short."""
+        """Use a larger buffer if that saves reads, unless memory is short."""
         received = self._received
-        size = min(received.capacity, READ_AHEAD - received.capacity)
-        if not self._memory.take_to_read_ahead(size):
+        capacity = received.larger
+        size = capacity - received.capacity
+        if not size or not self._memory.take_to_read_ahead(size):
             return False
         self.taken += size
         self._registry.watch(self)
-        received.read_ahead()
+        received.enlarge(capacity)
         return True
 
     def _give_back(self, has_served: bool) -> None:
