@@ -25,6 +25,8 @@ def verdict(found: Soak) -> str:
     """The verdict in one line."""
     if not found.trends:
         return "No verdict: the run is too short."
+    if found.missing:
+        return f"No verdict: parts of the load never happened: {', '.join(found.missing)}."
     growing = [each for each in found.trends if not each.is_flat]
     since = f"from minute {found.steady_from_s / 60:g} on"
     if not growing:
