@@ -37,14 +37,14 @@ def read(buffer: ReceiveBuffer, data: memoryview, most: int) -> memoryview:
 
 def served(buffer: ReceiveBuffer, repeats: bool = False) -> list[bytes]:
     """All whole frames, and room for more, as a connection does it after a read."""
-    was_filled = buffer.is_full
+    was_filled, capacity = buffer.is_full, buffer.capacity
     frames = []
     while (frame := buffer.next_frame(MOST)) is not None:
         frames.append(bytes(frame))
         if repeats:
             buffer.note_repeated(len(frame))
     buffer.release()
-    if was_filled and buffer.larger > buffer.capacity:
+    if was_filled and buffer.larger > buffer.capacity == capacity:
         buffer.enlarge(buffer.larger)
     elif buffer.is_full:
         make_room(buffer)

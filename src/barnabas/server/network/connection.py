@@ -241,10 +241,12 @@ class Connection(asyncio.BufferedProtocol):
         received = self._received
         received.end += nbytes
         self.last_active = self._now()
+        capacity = received.capacity
         was_filled = received.end == received.read_to
         if self._state is _SERVING:
             self._serve_frames()
-        if was_filled and self._read_ahead():
+        # A buffer that was given back meanwhile is not made larger again.
+        if was_filled and received.capacity == capacity and self._read_ahead():
             return
         if received.end == received.read_to:
             self._make_room()

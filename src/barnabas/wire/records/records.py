@@ -222,7 +222,7 @@ class RecordWriter:
         self.count += 1
 
     def batch(self, codec: Codec) -> bytearray:
-        """What `build_batch` makes of these records. Raises as it does."""
+        """The batch of these records, compressed. Raises as `build_batch` does."""
         return _with_header(
             compress(codec, self._data),
             (0, NO_LEADER_EPOCH, int(codec), self.count - 1),
