@@ -27,6 +27,7 @@ from barnabas.server.network.connection_ports import Authentication, Registry, S
 from barnabas.server.network.connection_state import NEXT, ConnectionEvent, ConnectionState
 from barnabas.server.network.known_requests import KnownRequests
 from barnabas.server.network.receive_buffer import (
+    LARGE,
     NOTHING_RECEIVED,
     BadFrameSize,
     ReceiveBuffer,
@@ -326,7 +327,8 @@ class Connection(asyncio.BufferedProtocol):
             meters.spend(known.is_produce, start - first, sent, took)
         self._repeats += served
         received.start = start
-        received.note_repeated(last_size)
+        if last_size >= LARGE:  # nearly all others are spared the call
+            received.note_repeated(last_size)
         if pending is not None:
             self._wait_for(pending)
             return True
