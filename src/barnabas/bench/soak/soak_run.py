@@ -13,7 +13,7 @@ from barnabas.bench.clusters.bench_topics import create_topics
 from barnabas.bench.compare.compare_sites import Site, barnabas
 from barnabas.bench.compare.signals import signalled_once
 from barnabas.bench.soak.soak_load import COUNTED, PROPERTIES, SoakLoad
-from barnabas.bench.soak.soak_verdict import SoakSample, Trend, decide_trends
+from barnabas.bench.soak.soak_verdict import SoakSample, SoakTrend, decide_trends
 
 BROKERS: Final = 3
 PROBED: Final = "soak-probed"
@@ -31,7 +31,7 @@ class Soak:
     steady_from_s: float
     samples: list[SoakSample]
     counts: Mapping[str, int]
-    trends: list[Trend]
+    trends: list[SoakTrend]
     interrupted: bool = False
 
     @property

@@ -13,7 +13,7 @@ from barnabas.bench.attacks.limits_document import without_nan
 from barnabas.bench.bench_report import in_one_line
 from barnabas.bench.compare.compare_show import saved
 from barnabas.bench.soak.soak_run import Soak
-from barnabas.bench.soak.soak_verdict import MEASURES, Trend
+from barnabas.bench.soak.soak_verdict import MEASURES, SoakTrend
 
 HEADS: Final = ("broker", "measure", "level", "growth", "allowed", "verdict")
 FLAT: Final = "flat"
@@ -35,7 +35,7 @@ def verdict(found: Soak) -> str:
     return f"Growing {since}: {names}."
 
 
-def cells(trend: Trend) -> list[str]:
+def cells(trend: SoakTrend) -> list[str]:
     return [
         str(trend.broker),
         trend.measure.unit,

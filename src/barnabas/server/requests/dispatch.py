@@ -24,7 +24,7 @@ from barnabas.security.client_quotas import ClientMeters
 from barnabas.server.metrics.request_statistics import RequestStatistics, error_codes
 from barnabas.server.network.connection import Connection
 from barnabas.server.requests.access import EVERYTHING, Access, Rights, admit, joined
-from barnabas.server.requests.large_requests import LargeRequests, Turn
+from barnabas.server.requests.large_requests import LargeRequests, LargeTurn
 from barnabas.server.requests.old_formats import is_old_format, newer_request, older_answer
 from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply, Work, given
 from barnabas.server.requests.request_throttle import EXEMPT, Throttle, after
@@ -271,7 +271,7 @@ class Dispatch:
 
     async def _read_elsewhere(
         self,
-        turn: Turn,
+        turn: LargeTurn,
         pending: Pending,
         key: ApiKey,
         version: int,
