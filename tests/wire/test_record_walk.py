@@ -1,5 +1,8 @@
 """The walk over a batch's records: what passes it can be read; the same in both versions."""
 
+import ctypes
+import mmap
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -129,6 +132,39 @@ def test_records_of_the_usual_form_are_judged_as_others_are(
     # What needs a key takes the general way; nobody asks here who has none.
     general = walked(twin, bytes(data), len(rows), needs_key=True)
     assert walked(twin, bytes(data), len(rows)) == general
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[memoryview]:
+    """Bytes whose end is that of their pages: who reads beyond it is killed."""
+    system, size = ctypes.CDLL(None, use_errno=True), 8 * 16_384  # a multiple of any page size
+    system.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    pages = mmap.mmap(-1, size + mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    guard = ctypes.addressof(ctypes.c_char.from_buffer(pages, size))
+    assert system.mprotect(guard, mmap.PAGESIZE, 0) == 0
+    with memoryview(pages) as view, view[:size] as usable:
+        yield usable
+
+
+@pytest.mark.parametrize(
+    ("size", "count"), [(-1, 1), (-1, 70), (0, 70), (70, 70), (8_190, 9), (-1, 8_192)]
+)
+def test_nothing_is_read_beyond_the_end(
+    twin: ModuleType, guarded: memoryview, size: int, count: int
+) -> None:
+    value = None if size < 0 else bytes(size)
+    records = [Record(n, NOW + 100 * (n % 70), None, value) for n in range(count)]
+    whole = bytes(build_batch(records)[HEADER_SIZE:])
+    cut = [whole[:-n] + bytes([last]) for n in range(1, 13) for last in (0, 1, 0x7F, 0x80, 0xFF)]
+    # One more record, which ends within one of its numbers.
+    body = b"\0\x80\1" + varint(count) + b"\x80\1" + bytes(64) + b"\x80\1"
+    short = [whole + record(body[:n]) for n in range(len(body))]
+    short += [whole + bytes([2 * n | 0x80, 0]) + body[:n] for n in range(12)]
+    for data in cut + short:
+        view = guarded[len(guarded) - len(data) :]
+        view[:] = data
+        found = twin.walk_records(view, 0, len(view), count + 1, count, NOW)
+        assert found == walked(twin, data, count + 1)
 
 
 @pytest.mark.parametrize("count", [63, 64, 65, 8191, 8192, 8193, 20_000])

@@ -31,9 +31,9 @@ _INT = 32
 _LONG = 64
 _NO_TEXT = -2  # as a position
 _SMALLEST_BODY = 6  # one byte each: attributes, two deltas, three counts
-# Of records in the usual form: bytes before the key at most, the greatest difference of timestamps,
-# and how many there are at most in a batch.
-_USUAL_HEAD = 16
+# Of records in the usual form: how many bytes are before the key at most, which are read without a
+# look at the end; the greatest difference of timestamps; how many there are at most in a batch.
+_USUAL_HEAD = 10  # length 2, attributes 1, timestamp 2, offset 3, length of the key 2
 _USUAL_DELTA = 2**13
 _MOST_USUAL = 2**20
 _FAR_FROM_LIMITS = 2**62
@@ -82,6 +82,8 @@ def walk_records(
                 index = after
                 previous = index - 1
                 continue
+            # Records with headers rarely come alone: none of the others is tried in vain.
+            most_usual = 0
         length, position = buffers.varint_at(data, position, size, _INT)
         if position < 0 or length < _SMALLEST_BODY or length > size - position:
             return _LENGTH, index, greatest
