@@ -27,6 +27,7 @@ from barnabas.server.network.connection_ports import Authentication, Registry, S
 from barnabas.server.network.connection_state import NEXT, ConnectionEvent, ConnectionState
 from barnabas.server.network.known_requests import KnownRequests
 from barnabas.server.network.receive_buffer import (
+    FIRST_BUFFER,
     LARGE,
     NOTHING_RECEIVED,
     BadFrameSize,
@@ -118,7 +119,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writer: SocketWriter | None = None
         self._received = NOTHING_RECEIVED
         self._memory = memory
-        self.taken = 0  # of it
+        self.taken = 0  # of it: what the buffer was granted beyond the first
         self.waits_for_memory = False
         self._read_paused = False
         self._known = KnownRequests(statistics)
@@ -558,11 +559,15 @@ class Connection(asyncio.BufferedProtocol):
     def _lend_buffer(self, pending: Pending) -> None:
         """Leave the buffer to a request that is still read, and receive the next one in another.
 
-        Its memory counts until then, also if the connection is lost.
+        Its memory counts until then, also if the connection is lost. So does a large copy of what
+        is received of the next ones, which nobody can refuse any more.
         """
-        taken, self.taken = self.taken, 0
+        pending.on_read = partial(self._memory.give_back, self, self.taken)
         self._received.detach()
-        pending.on_read = partial(self._memory.give_back, self, taken)
+        self.taken = self._received.granted - FIRST_BUFFER
+        if self.taken:
+            self._memory.count(self.taken)
+            self._registry.watch(self)
 
     def shrink_buffer(self) -> None:
         """Use a small buffer again: none of the requests in this one is needed any more."""
