@@ -44,8 +44,8 @@ def served(buffer: ReceiveBuffer, repeats: bool = False) -> list[bytes]:
         if repeats:
             buffer.note_repeated(len(frame))
     buffer.release()
-    if was_filled and buffer.larger > buffer.capacity == capacity:
-        buffer.enlarge(buffer.larger)
+    if was_filled and buffer.larger_capacity() > buffer.capacity == capacity:
+        buffer.enlarge(buffer.larger_capacity())
     elif buffer.is_full:
         make_room(buffer)
     assert buffer.granted == buffer.capacity or buffer.start == 0
@@ -99,6 +99,20 @@ def test_large_requests_that_repeat_are_read_together(size: int, together: int) 
 @pytest.mark.parametrize(("size", "repeats"), [(8 * LARGE, True), (2 * LARGE, False)])
 def test_other_large_requests_are_read_one_at_a_time(size: int, repeats: bool) -> None:
     assert most_in_a_read(size, repeats) == 1
+
+
+@pytest.mark.parametrize(("repeats", "together"), [(True, 3), (False, 1)])
+def test_large_requests_behind_small_ones_are_read_together_if_they_repeat(
+    repeats: bool, together: int
+) -> None:
+    buffer, large = ReceiveBuffer(), framed([bytes(LARGE)])
+    buffer.enlarge(READ_AHEAD)
+    read(buffer, memoryview(large), MOST)
+    served(buffer, repeats)
+    read(buffer, memoryview(framed([b"small"]) + large[:1000]), MOST)
+    served(buffer, repeats)
+    make_room(buffer)
+    assert buffer.read_to - buffer.start == together * len(large)
 
 
 def most_in_a_read(size: int, repeats: bool) -> int:

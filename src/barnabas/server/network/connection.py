@@ -540,7 +540,7 @@ class Connection(asyncio.BufferedProtocol):
     def _read_ahead(self) -> bool:
         """Use a larger buffer if that saves reads, unless memory is short."""
         received = self._received
-        capacity = received.larger
+        capacity = received.larger_capacity()
         size = capacity - received.capacity
         if not size or not self._memory.take_to_read_ahead(size):
             return False

@@ -18,12 +18,15 @@ FIRST_BUFFER: Final = 16 * 1024
 READ_AHEAD: Final = 256 * 1024
 # Requests from this size on are read to the end of one, so that none has to move to the front.
 LARGE: Final = 64 * 1024
-# Large requests that repeat are read together, as many as it takes to have so much: what a read
-# costs, and what it displaces from the processor's caches, is paid once for all of them.
-READ_TOGETHER: Final = 512 * 1024
-# A larger buffer is replaced once its one large request is served, and one for large requests once
-# smaller ones follow.
+# Large requests that repeat are read together, as many as fit this: what a read costs, and what it
+# displaces from the processor's caches, is paid once for all of them. Eight of 64 KiB fit, or four
+# of 128 KiB, with 1 KiB each for what is around the records.
+READ_TOGETHER: Final = 520 * 1024
+# A larger buffer is replaced once its large requests are served.
 KEPT_BUFFER: Final = 4 * 1024 * 1024
+# The same once smaller ones were served. Buffers for requests that are read together are kept:
+# where sizes are mixed, each read of small ones alone would cost a mapping, and its page faults.
+KEPT_FOR_SMALL: Final = 2 * READ_TOGETHER
 # A large request is granted so much at a time, or an eighth of what was received of it.
 GRANTED_AHEAD: Final = 64 * 1024
 # From this size on the kernel may back a mapping by pages that are larger than what was received.
@@ -135,17 +138,17 @@ class ReceiveBuffer:
             return False
         self.start = self.end = 0
         large, self._last_large = self._last_large, 0
-        if self.capacity > (KEPT_BUFFER if large else READ_AHEAD):
+        if self.capacity > (KEPT_BUFFER if large else KEPT_FOR_SMALL):
             self.shrink()
             return True
         self._expected = large
-        self.read_to = self._whole_frames() if large else self.capacity
+        self.read_to = self._whole_frames(large, self.capacity) if large else self.capacity
         return False
 
-    def _whole_frames(self) -> int:
-        """The bytes to read: of the large frames that are expected, those that fit the buffer."""
-        large = self._expected
-        return self.capacity // large * large if self._repeats else large
+    def _whole_frames(self, large: int, room: int) -> int:
+        """The bytes to read: one large frame, or as many as fit if they repeat."""
+        count = min(room, READ_TOGETHER) // large if self._repeats else 1
+        return max(1, count) * large
 
     def shrink(self) -> None:
         """Use the first, small buffer again: nothing in this one is needed."""
@@ -159,15 +162,13 @@ class ReceiveBuffer:
         self.granted = self.capacity
         self._last_large = self._expected = 0
 
-    @property
-    def larger(self) -> int:
+    def larger_capacity(self) -> int:
         """The capacity that saves reads if frames follow each other as they did, once a read has
         filled the buffer; the capacity of now if no other does.
         """
         capacity, large = self.capacity, self._expected
         if self.end == 0 and large:
-            count = min(2 * (capacity // large), -(-READ_TOGETHER // large))
-            return max(capacity, count * large) if self._repeats else capacity
+            return max(capacity, self._whole_frames(large, 2 * (capacity // large) * large))
         is_next_small = self.start > 0 and self.end - self.start < self.announced < LARGE
         if self.end == 0 or is_next_small:
             return max(capacity, min(2 * capacity, READ_AHEAD))
@@ -178,7 +179,7 @@ class ReceiveBuffer:
         self._replace(capacity)
         self.granted = capacity
         if self.end == 0 and self._expected:
-            self.read_to = self._whole_frames()
+            self.read_to = self._whole_frames(self._expected, capacity)
 
     def wanted(self) -> int:
         """How many bytes have to be granted for the next part of the next frame.
@@ -200,8 +201,8 @@ class ReceiveBuffer:
             self.view[:have] = self.view[self.start : self.end]
             self.start, self.end = 0, have
         room = self.capacity - self.start
-        limit = self.start + (room // frame * frame if frame >= LARGE else room)
-        self.read_to = min(limit, granted)
+        limit = self._whole_frames(frame, room) if frame >= LARGE else room
+        self.read_to = min(self.start + limit, granted)
 
     def _replace(self, size: int) -> None:
         """Go on in another buffer: a response may still refer to a frame in this one."""
