@@ -1,6 +1,7 @@
 """A coordinator and its markers: again until they are written, and never after it resigned."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -56,6 +57,11 @@ class Channels(MarkerChannels):
 
     code: ErrorCode | None = None
     sent: list[Sent] = field(default_factory=list)
+
+    def write_at_once(
+        self, marker: Marker, partitions: Iterable[TopicPartition]
+    ) -> frozenset[TopicPartition]:
+        return frozenset()
 
     def write(
         self, broker_id: BrokerId, marker: Marker, partitions: frozenset[TopicPartition]

@@ -72,6 +72,10 @@ class Call:
 
 # version, correlation id, the frame, and where the body begins in it
 FrameHandler = Callable[[int, int, memoryview, int, Connection], Reply]
+# The response to a message that comes again and again, from version, correlation id and body; None
+# leaves it to the handler.
+ServeAgain = Callable[[int, int, memoryview], bytes | None]
+NOTHING_REPEATED: Final[Mapping[int, ServeAgain]] = {}
 MessageHandler = Callable[[Any, Call], Any | Awaitable[Any]]
 
 
@@ -90,8 +94,12 @@ class Dispatch:
         authorizer: Authorizer | None = None,
         throttle: Throttle | None = None,
         replicas: Replicas | None = None,
+        repeated: Mapping[int, ServeAgain] = NOTHING_REPEATED,
     ) -> None:
-        """`replicas` know whether the records of a partition are for old clients, too."""
+        """`replicas` know whether the records of a partition are for old clients, too.
+
+        `repeated` is asked before a message handler, where neither rights nor quotas are looked at.
+        """
         self._served = tuple(sorted({**frame_handlers, **message_handlers}))
         # By plain numbers, which are found without comparing them as enum members.
         self._apis = {int(key): APIS[key] for key in self._served}
@@ -105,6 +113,7 @@ class Dispatch:
         self._authorizer = authorizer
         self._throttle = throttle
         self._replicas = Replicas() if replicas is None else replicas
+        self._repeated = repeated
         self._rewriting = asyncio.Lock()
         self._large = LargeRequests()
 
@@ -147,6 +156,15 @@ class Dispatch:
             return self._metered(
                 self._throttle, handler, version, correlation_id, frame, position, connection
             )
+        again = self._repeated.get(key)
+        if (
+            again is not None
+            and self._authorizer is None
+            and (self._throttle is None or not self._throttle.is_used)
+        ):
+            answer = again(version, correlation_id, frame[position:])
+            if answer is not None:
+                return answer
         client_id = _client_id(frame, length)
         return self._message(
             ApiKey(key), version, correlation_id, client_id, frame[position:], connection

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import Final, TypeAlias
 
+from barnabas.base.at_once import at_once
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.base.safeguards import Safeguards
@@ -38,6 +39,7 @@ from barnabas.server.transactions.transaction_topic import (
 )
 from barnabas.transactions.shard import TransactionCoordinatorShard
 from barnabas.transactions.transaction_messages import (
+    DONE,
     AddPartitions,
     EndTransaction,
     InitProducer,
@@ -103,6 +105,8 @@ class TransactionCoordinator:
         # The tasks that write markers, by partition and coordinator epoch.
         self._endings: dict[tuple[int, int], set[asyncio.Task[None]]] = {}
         self._ending: dict[str, asyncio.Task[None]] = {}  # the last one of each id
+        # Outcomes whose markers are written in the next turn of the loop, behind the response.
+        self._due: dict[str, tuple[int, WriteMarkers]] = {}
 
     def _new_shard(self, epoch: int) -> TransactionCoordinatorShard:
         config = self._configs.broker
@@ -171,12 +175,38 @@ class TransactionCoordinator:
         reply = await self._runtime.ask(partition, lambda shard, now: shard.add(request, now))
         return reply.error
 
+    def add_at_once(self, request: AddPartitions) -> bool:
+        """True if the partitions are added, which is committed; otherwise nothing has changed.
+
+        Never true where records wait for replicas.
+        """
+        if not all(self._metadata.has_partition(*each) for each in request.partitions):
+            return False
+        self._end_due(request.transactional_id)
+        return self._is_done(request.transactional_id, lambda shard, now: shard.add(request, now))
+
+    def end_at_once(self, request: EndTransaction) -> bool:
+        """The same for the outcome of a transaction."""
+        return self._is_done(request.transactional_id, lambda shard, now: shard.end(request, now))
+
+    def _is_done(
+        self,
+        transactional_id: str,
+        decide: Callable[[TransactionCoordinatorShard, Now], CoordinatorResult[ProducerReply]],
+    ) -> bool:
+        try:
+            reply = self._runtime.ask_at_once(self._partition_of(transactional_id), decide)
+        except BrokerError:
+            return False
+        return reply is DONE
+
     async def add_when_ended(self, request: AddPartitions) -> ErrorCode:
         """Add partitions, after a transaction that is about to end. Raises BrokerError.
 
         Between two transactions the markers of the first are written. A producer that is not
         delayed by the network asks sooner, and would wait for 20 ms after CONCURRENT_TRANSACTIONS.
         """
+        self._end_due(request.transactional_id)
         code = await self.add(request)
         ending = self._ending.get(request.transactional_id)
         if code is not ErrorCode.concurrent_transactions or ending is None:
@@ -254,13 +284,33 @@ class TransactionCoordinator:
     def _on_event(self, partition: TopicPartition, event: object) -> None:
         if not isinstance(event, WriteMarkers):
             return
-        key = (partition.partition, event.coordinator_epoch)
-        task = asyncio.ensure_future(self._finish(partition.partition, event))
-        running = self._endings.setdefault(key, set())
-        running.add(task)
         name = event.metadata.transactional_id
-        self._ending[name] = task
-        task.add_done_callback(partial(self._on_finished, name, running))
+        self._due[name] = partition.partition, event
+        asyncio.get_running_loop().call_soon(self._end_due, name, event)
+
+    def _end_due(self, transactional_id: str, event: WriteMarkers | None = None) -> None:
+        """Begin to write the markers of an id that are due: those of `event`, or any.
+
+        Where nothing has to wait, they are written and the transaction is completed on return, and
+        it takes no task.
+        """
+        due = self._due.get(transactional_id)
+        if due is None or (event is not None and due[1] is not event):
+            return
+        del self._due[transactional_id]
+        partition, event = due
+        try:
+            left = at_once(self._finish(partition, event))
+        except Exception as broken:
+            self._failures.fatal(broken)
+            return
+        if left is None:
+            return
+        task = asyncio.ensure_future(left)
+        running = self._endings.setdefault((partition, event.coordinator_epoch), set())
+        running.add(task)
+        self._ending[transactional_id] = task
+        task.add_done_callback(partial(self._on_finished, transactional_id, running))
 
     def _on_finished(
         self,
@@ -277,7 +327,22 @@ class TransactionCoordinator:
     async def _finish(self, partition: int, event: WriteMarkers) -> None:
         """Write all markers of a transaction, then complete it."""
         metadata = event.metadata
-        if not await self._write_markers(partition, event):
+        marker = Marker(
+            metadata.producer_id,
+            metadata.producer_epoch,
+            metadata.state is TransactionState.PREPARE_COMMIT,
+            event.coordinator_epoch,
+            metadata.client_version,
+        )
+        remaining = metadata.partitions - self._channels.write_at_once(marker, metadata.partitions)
+        if not remaining:
+            completed = self._runtime.ask_at_once(
+                partition,
+                lambda shard, now: shard.complete(metadata, event.coordinator_epoch, now),
+            )
+            if completed is not None and completed.error is ErrorCode.none:
+                return
+        if not await self._write_markers(partition, metadata, marker, remaining):
             return
         for pause_s in pauses():
             try:
@@ -291,17 +356,17 @@ class TransactionCoordinator:
                 return
             await asyncio.sleep(pause_s)
 
-    async def _write_markers(self, partition: int, event: WriteMarkers) -> bool:
-        """Send the markers; return whether every partition has its own in the end."""
-        metadata = event.metadata
-        marker = Marker(
-            metadata.producer_id,
-            metadata.producer_epoch,
-            metadata.state is TransactionState.PREPARE_COMMIT,
-            event.coordinator_epoch,
-            metadata.client_version,
-        )
-        remaining, again = metadata.partitions, pauses()
+    async def _write_markers(
+        self,
+        partition: int,
+        metadata: TransactionMetadata,
+        marker: Marker,
+        remaining: frozenset[TopicPartition],
+    ) -> bool:
+        """Send the markers that remain; return whether every partition has its own in the end."""
+        written_before = metadata.partitions - remaining
+        self._on_written(partition, metadata.transactional_id, written_before)
+        again = pauses()
         while remaining:
             targets = decide_targets(self._metadata, remaining)
             if targets.deleted:
@@ -368,7 +433,7 @@ class TransactionCoordinator:
     @property
     def markers_waiting(self) -> int:
         """How many transactions wait for markers."""
-        return sum(len(tasks) for tasks in self._endings.values())
+        return len(self._due) + sum(len(tasks) for tasks in self._endings.values())
 
     @property
     def loading(self) -> int:
@@ -393,10 +458,14 @@ class TransactionCoordinator:
         for key in [key for key in self._endings if key[0] == partition and key[1] != current]:
             for task in self._endings.pop(key):
                 task.cancel()
+        for name, (index, event) in list(self._due.items()):
+            if index == partition and event.coordinator_epoch != current:
+                del self._due[name]
 
     async def stop(self) -> None:
         """Drop all ids and markers; waiting requests get NOT_COORDINATOR."""
         await self._runtime.stop()
+        self._due.clear()
         tasks = [task for running in self._endings.values() for task in running]
         for task in tasks:
             task.cancel()
