@@ -1,4 +1,4 @@
-"""What a producer repeats with each transaction: the same answers as from the handlers."""
+"""Requests that a producer repeats with each transaction: the same answers as from the handlers."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace

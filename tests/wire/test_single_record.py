@@ -1,5 +1,7 @@
 """A batch of one record is what `build_batch` makes of it."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +30,7 @@ def test_the_bytes_are_the_same(
     sequence: int,
     is_marker: bool,
 ) -> None:
-    numbers = {
+    numbers: Any = {
         "producer_id": producer_id,
         "producer_epoch": epoch,
         "base_sequence": sequence,

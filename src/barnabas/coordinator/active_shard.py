@@ -169,9 +169,10 @@ class ActiveShard(Generic[Shard]):
             try:
                 for records in self._batches(result):
                     self._append(records, result)
-                self._replay_committed(result)
             except BrokerError as e:
                 result = self._not_written(result, e.code)
+            else:
+                self._replay_committed(result)
         self._perform_effects(result)
         return cast(Reply, result.reply)
 
