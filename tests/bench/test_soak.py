@@ -8,10 +8,13 @@ import pytest
 
 from barnabas.bench.server_processes import HAS_PROC
 from barnabas.bench.soak import soak_show
+from barnabas.bench.soak.soak_load import COUNTED
 from barnabas.bench.soak.soak_run import Soak, soak, steady_from_s
 from barnabas.bench.soak.soak_verdict import SoakSample, decide_trends, slope
 
 LEVELS = {"memory_bytes": 60e6, "descriptors": 90.0, "threads": 10.0, "p50_s": 0.003}
+
+WORKED = dict.fromkeys(COUNTED, 5)
 
 
 def samples(minutes: float, growing: Callable[[float], dict[str, float]]) -> list[SoakSample]:
@@ -62,10 +65,19 @@ def test_a_few_outliers_do_not_move_the_slope() -> None:
 
 def test_the_verdict_names_the_broker_that_grows() -> None:
     leak = samples(60, lambda minute: {"memory_bytes": 60e6 + minute * 1e6})
-    found = Soak(60, 600.0, leak, {"acknowledged": 5}, decide_trends(leak, 600.0))
+    found = Soak(60, 600.0, leak, WORKED, decide_trends(leak, 600.0))
     assert soak_show.verdict(found) == "Growing from minute 10 on: broker 1 MB."
     assert "| 1 | MB |" in soak_show.as_markdown(found, {"cores": 2})
     assert not found.is_flat
+
+
+@pytest.mark.parametrize("idle", COUNTED)
+def test_a_soak_without_a_part_of_its_load_is_no_success(idle: str) -> None:
+    found = samples(60, lambda _: {})
+    counts = WORKED | {idle: 0, "errors": 3_000}
+    ended = Soak(60, 600.0, found, counts, decide_trends(found, 600.0))
+    assert not ended.is_flat
+    assert soak_show.verdict(ended) == f"No verdict: parts of the load never happened: {idle}."
 
 
 @pytest.mark.skipif(not HAS_PROC, reason="the memory of a process is read from /proc")

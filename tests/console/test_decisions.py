@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from barnabas.base.ids import TopicPartition
-from barnabas.console.cluster.acls import Acl, decide_access
+from barnabas.console.cluster.acls import ListedAcl, decide_access
 from barnabas.console.cluster.groups import (
-    GroupMember,
     LeftOut,
     ListedGroup,
+    ListedMember,
     LogEnds,
     why_unknown,
 )
@@ -87,8 +87,10 @@ def test_attributes_of_objects_do_not_exist_for_an_expression() -> None:
     assert not compile_filter("expression", "key * 1000000 == 'x'")(MESSAGE)
 
 
-def acl(permission: str, operation: str, name: str = "orders", pattern: str = "literal") -> Acl:
-    return Acl("Topic", name, pattern, "User:ada", permission, operation, "*")
+def acl(
+    permission: str, operation: str, name: str = "orders", pattern: str = "literal"
+) -> ListedAcl:
+    return ListedAcl("Topic", name, pattern, "User:ada", permission, operation, "*")
 
 
 def test_a_deny_wins_and_an_allow_may_imply() -> None:
@@ -135,7 +137,7 @@ def test_a_lag_counts_what_members_own_and_names_where_nothing_is_committed() ->
         return TopicPartition("orders", number)
 
     owned = {"orders": (0, 1), "new": (0,)}
-    members = [GroupMember("m", None, "till", "10.0.0.7", None, owned)]
+    members = [ListedMember("m", None, "till", "10.0.0.7", None, owned)]
     new = TopicPartition("new", 0)
     ends = LogEnds({at(0): 9, at(1): 5, new: 3}, {}, frozenset([new]))
     group = ListedGroup("billing", "Stable", "classic", "consumer", 1)

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from playwright.sync_api import TimeoutError
 
-from barnabas.console.cluster.groups import GroupMember, ListedGroup
+from barnabas.console.cluster.groups import ListedGroup, ListedMember
 from barnabas.console.watch.rebalances import decide_rebalances
 from tests.console.conftest import Visitor
 from tests.support.background import in_background
@@ -19,8 +19,8 @@ from tests.support.confluent_client import admin
 Visit = Callable[..., Visitor]
 
 
-def member(name: str, *owns: int, instance: str | None = None) -> GroupMember:
-    return GroupMember(name, instance, "till", "10.0.0.7", None, {"orders": owns})
+def member(name: str, *owns: int, instance: str | None = None) -> ListedMember:
+    return ListedMember(name, instance, "till", "10.0.0.7", None, {"orders": owns})
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def member(name: str, *owns: int, instance: str | None = None) -> GroupMember:
     ],
 )
 def test_the_reason_of_a_rebalance_is_what_changed_about_its_members(
-    before: list[GroupMember], now: list[GroupMember], reason: str
+    before: list[ListedMember], now: list[ListedMember], reason: str
 ) -> None:
     group = {"g": ListedGroup("g", "Stable", "classic", "consumer", 0)}
     ((_, what, _),) = decide_rebalances(group, group, {"g": before}, {"g": now})

@@ -43,9 +43,7 @@ P = ParamSpec("P")
 Reply = TypeVar("Reply")
 DAY_MS = 24 * 3600 * 1000
 COMMIT_TIMEOUT_MS = 5_000
-TOPIC = CoordinatorTopic(
-    PARTITION.topic, "counter", Codec.NONE, lambda: 300, lambda: COMMIT_TIMEOUT_MS
-)
+TOPIC = CoordinatorTopic(PARTITION.topic, "counter", Codec.NONE, 300, COMMIT_TIMEOUT_MS)
 
 
 # -- the state machine -----------------------------------------------------------------------------

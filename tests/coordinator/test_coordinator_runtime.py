@@ -87,7 +87,7 @@ async def test_others_get_their_turn_while_many_small_batches_are_loaded(
         written(broker.log, record(f"key-{n}", n), producer_id=n if in_transactions else -1)
     for n in range(3 * AT_ONCE if in_transactions else 0):
         ended(broker.log, n, ControlType.COMMIT)
-    topic = replace(TOPIC, load_buffer_size=lambda: 1 << 20)
+    topic = replace(TOPIC, load_buffer_size=1 << 20)
     loading = asyncio.ensure_future(
         load(broker.log, broker.shard, topic, lambda: True, InlineOffload())
     )

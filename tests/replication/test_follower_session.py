@@ -15,7 +15,7 @@ from barnabas.replication.follower.fetch_state import Changes, Following, Follow
 from barnabas.replication.follower.fetcher_ports import FetcherSettings
 from barnabas.replication.follower.follower_replica import FollowerReplica
 from barnabas.replication.follower.follower_session import (
-    FetchSession,
+    FollowerSession,
     Key,
     forgotten_of,
     topics_of,
@@ -50,7 +50,7 @@ class Follower:
         self.now = 0.0
         self.throttle = ReplicationThrottle(ME, lambda: self.now)
         self.followings = Followings(self.throttle, added_at_once=ADDED_AT_ONCE)
-        self.session = FetchSession()
+        self.session = FollowerSession()
         self.leader = FetchSessions(10, 60_000, Random(1), StoppedTime())
         self.followed: dict[TopicPartition, FollowerReplica] = {}
         self.waits_until: dict[TopicPartition, float] = {}
@@ -282,7 +282,7 @@ def test_a_request_looks_only_at_partitions_that_are_due() -> None:
 
 
 def test_the_epoch_goes_round_without_the_one_that_begins_a_session() -> None:
-    session = FetchSession()
+    session = FollowerSession()
     session.on_answer(ErrorCode.none, 5)
     session.epoch = 2**31 - 1
     session.on_answer(ErrorCode.none, 5)

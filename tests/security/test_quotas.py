@@ -18,7 +18,7 @@ from barnabas.security.client_quotas import (
     Window,
     levels,
 )
-from barnabas.security.quota_rate import Meter, Rate, TokenBucket
+from barnabas.security.quota_rate import Meter, QuotaRate, TokenBucket
 
 
 def quotas(**values: float) -> ClientQuotas:
@@ -96,7 +96,7 @@ def test_a_changed_quota_keeps_what_was_recorded() -> None:
 
 
 def test_s36_a_rate_is_measured_over_eleven_windows() -> None:
-    rate = Rate()
+    rate = QuotaRate()
     rate.record(1_000, 0.0)
     assert rate.per_second(0.0) == pytest.approx(100)  # over ten windows at least
     assert rate.per_second(10.5) == pytest.approx(1_000 / 10.5)

@@ -8,7 +8,7 @@ from barnabas.base.errors import ErrorCode
 from barnabas.security.acls import Operation, ResourceType
 from barnabas.security.client_quotas import QuotaEntity
 from barnabas.server.cluster.quota_admin import Change
-from barnabas.server.cluster.user_credentials import Deletion, Upsertion
+from barnabas.server.cluster.user_credentials import CredentialDeletion, Upsertion
 from barnabas.wire.apis import ApiKey
 from tests.server.api_requests import SOON, of
 from tests.server.raw import Insight, RawClient, batch, fetch, produce, with_broker
@@ -97,7 +97,7 @@ def test_s35_quotas_and_credentials_of_a_user_do_not_undo_each_other(tmp_path: P
         assert len(parts.users.describe("alice")) == 2
         assert set(*(await described(client)).values()) == set(rates)
         await asyncio.gather(
-            parts.users.alter([Deletion("alice", 1), Deletion("alice", 2)], []),
+            parts.users.alter([CredentialDeletion("alice", 1), CredentialDeletion("alice", 2)], []),
             alter(client, entity(user="alice"), producer_byte_rate=1.0),
         )
         assert parts.users.users() == []

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,23 +112,26 @@ def test_a_client_learns_of_a_log_that_begins_later(tmp_path: Path) -> None:
     with_broker(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("version", [4, 5, 9, 12])
 def test_a_client_without_a_session_costs_what_changed_too(
-    tmp_path: Path, looks: list[int]
+    tmp_path: Path, looks: list[int], version: int
 ) -> None:
+    asking = partial(fetch, version=version)
+
     async def scenario(insight: Insight) -> None:
         producer = await filled(insight, "orders", partitions=20, batches=0)
         client = await insight.connect()
         wanted = [("orders", index, 0) for index in range(20)]
-        first = await client.ask(fetch(*wanted))
+        first = await client.ask(asking(*wanted))
         looks.clear()
         for turn in range(4):  # in another order each time, as librdkafka does
             rotated = wanted[turn:] + wanted[:turn]
-            answer = await client.ask(fetch(*rotated))
+            answer = await client.ask(asking(*rotated))
             assert indexes(answer) == [index for _, index, _ in rotated]
             assert by_index(answer) == by_index(first)
         assert looks == [20, 0, 0, 0]
         assert insight.delayed.consumers.listening == 20
-        waiting = asyncio.ensure_future(client.ask(fetch(*wanted, max_wait_ms=WAIT_MS)))
+        waiting = asyncio.ensure_future(client.ask(asking(*wanted, max_wait_ms=WAIT_MS)))
         await until(lambda: insight.delayed.waiting == 1)
         await producer.ask(produce(("orders", 7, batch())))
         answer = await waiting
@@ -135,7 +139,7 @@ def test_a_client_without_a_session_costs_what_changed_too(
         assert {index for index, each in by_index(answer).items() if each.records} == {7}
         assert looks[-2:] == [0, 1]
         # A partition named no more is not listened to; one named at another offset is due.
-        await client.ask(fetch(("orders", 3, 0), ("orders", 7, 1), max_wait_ms=0))
+        await client.ask(asking(("orders", 3, 0), ("orders", 7, 1), max_wait_ms=0))
         assert (looks[-1], insight.delayed.consumers.listening) == (1, 2)
         client.vanish()
         await until(lambda: insight.delayed.consumers.listening == 0)

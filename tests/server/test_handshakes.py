@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.server.network.connection_quotas import Entry
+from barnabas.server.network.connection_quotas import Admission
 from barnabas.server.network.handshakes import Handshakes
 from tests.server.raw import on_uvloop
 
@@ -15,10 +15,10 @@ class Refusing:
     """A registry that refuses all, and counts."""
 
     def __init__(self, close_after_ms: int) -> None:
-        self.entry = Entry("too many", close_after_ms)
+        self.entry = Admission("too many", close_after_ms)
         self.counted = 0
 
-    def begin_handshake(self, connection: Any, host: str) -> Entry:
+    def begin_handshake(self, connection: Any, host: str) -> Admission:
         self.counted += 1
         return self.entry
 

@@ -15,7 +15,7 @@ from barnabas.server.requests.large_requests import (
     MOST_AT_ONCE,
     VERY_LARGE,
     LargeRequests,
-    Turn,
+    LargeTurn,
 )
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.bounds import MOST_ELEMENTS
@@ -153,13 +153,13 @@ def counted(request: bytes) -> int:
 @pytest.fixture
 def decoding(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Requests whose turn it is are not decoded before it is set."""
-    may_decode, begun = asyncio.Event(), Turn.begun
+    may_decode, begun = asyncio.Event(), LargeTurn.begun
 
-    async def begun_and_set(turn: Turn) -> None:
+    async def begun_and_set(turn: LargeTurn) -> None:
         await begun(turn)
         await may_decode.wait()
 
-    monkeypatch.setattr(Turn, "begun", begun_and_set)
+    monkeypatch.setattr(LargeTurn, "begun", begun_and_set)
     return may_decode
 
 

@@ -20,6 +20,7 @@ from barnabas.wire.records.compression import (
     decompress_produced,
     parse_compression_type,
 )
+from barnabas.wire.records.lz4_header import xxh32_of_few
 
 COMPRESSING = [codec for codec in Codec if codec is not Codec.NONE]
 TEXT = b'{"some": "data", "that": "compresses"}' * 5000
@@ -72,7 +73,7 @@ def test_lz4_is_written_with_independent_blocks_as_the_java_client_needs() -> No
 def test_the_limit_may_be_reached_but_not_passed(codec: Codec) -> None:
     compressed = compress(codec, TEXT)
     assert decompress(codec, compressed, max_size=len(TEXT)) == TEXT
-    with pytest.raises(BrokerError, match=f"at most {len(TEXT) - 1} bytes") as raised:
+    with pytest.raises(BrokerError, match=f"more than {len(TEXT) - 1} bytes") as raised:
         decompress(codec, compressed, max_size=len(TEXT) - 1)
     assert raised.value.code is ErrorCode.corrupt_message
 
@@ -166,6 +167,17 @@ def test_lz4_blocks_that_depend_on_each_other_are_refused() -> None:
     linked.compress(TEXT)
     with pytest.raises(BrokerError, match="independent"):
         decompress_produced(Codec.LZ4, memoryview(bytes(linked.finish())), 1_000_000)
+
+
+def test_an_lz4_frame_that_names_a_dictionary_is_refused() -> None:
+    """The decompressor reads on without it; the Java client stops at the frame's header."""
+    frame = compress(Codec.LZ4, TEXT)
+    at = 14 if frame[4] & 0x08 else 6
+    described = bytes((frame[4] & ~0x08 | 0x01, frame[5])) + b"\7\0\0\0"
+    named = frame[:4] + described + bytes((xxh32_of_few(described) >> 8 & 0xFF,)) + frame[at + 1 :]
+    assert decompress(Codec.LZ4, named) == TEXT
+    with pytest.raises(BrokerError, match="dictionary"):
+        decompress_produced(Codec.LZ4, memoryview(named), 1_000_000)
 
 
 @pytest.mark.parametrize("flags", [{}, {"content_checksum": True}, {"block_linked": False}])

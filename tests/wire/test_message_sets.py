@@ -131,6 +131,17 @@ def test_more_than_may_become_objects_at_once_is_too_large() -> None:
     assert code(batch_of, many) is ErrorCode.message_too_large
 
 
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+def test_what_compressed_messages_hold_counts_together(codec: Codec) -> None:
+    """One request of 16 MB could otherwise take as many gigabytes."""
+    half = message(1, None, bytes(MAX_CONVERTED_SIZE // 2 - 100))
+    compressed = message(1, None, compress(codec, half), codec=codec)
+    assert len(read_records(batch_of(compressed * 2))) == 2
+    assert code(batch_of, compressed * 3) is ErrorCode.message_too_large
+    alone = message(1, None, compress(codec, bytes(MAX_CONVERTED_SIZE + 1)), codec=codec)
+    assert code(batch_of, alone) is ErrorCode.message_too_large
+
+
 def test_a_record_batch_stays_as_it_is() -> None:
     batch = build_batch([Record(0, 1000, b"k", b"v")])
     assert batch_of(bytes(batch)) == batch

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from barnabas.bench.bench_options import FOLDER
-from barnabas.bench.bench_plan import SMOKE, Plan
+from barnabas.bench.bench_plan import SMOKE, BenchPlan
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -124,7 +124,9 @@ def ratios(sections: "Iterable[Section]") -> Ratios:
     return found
 
 
-def _measured(names: Iterable[str], plan: Plan, folder: Path | None, console: "Console") -> Ratios:
+def _measured(
+    names: Iterable[str], plan: BenchPlan, folder: Path | None, console: "Console"
+) -> Ratios:
     from barnabas.bench.sections import run
 
     with TemporaryDirectory(prefix="barnabas-guard-", dir=folder) as data:

@@ -16,7 +16,7 @@ WINDOW: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BenchPlan:
     """Limits of time and disk space: a run ends at `run_seconds` or at `run_bytes`."""
 
     repeat: int
@@ -53,7 +53,7 @@ class Plan:
     table_rows: tuple[int, ...]  # the first number of them beside Spark's own connector
 
 
-FULL: Final = Plan(
+FULL: Final = BenchPlan(
     repeat=5,
     run_seconds=0.8,
     run_bytes=200_000_000,
@@ -88,7 +88,7 @@ FULL: Final = Plan(
     table_rows=(1_000_000, 10_000_000),
 )
 
-SMOKE: Final = Plan(
+SMOKE: Final = BenchPlan(
     repeat=1,
     run_seconds=0.05,
     run_bytes=8_000_000,
@@ -128,7 +128,7 @@ SMOKE: Final = Plan(
 class Bench:
     """The context of a section: the plan, a data directory, and a progress callback."""
 
-    plan: Plan
+    plan: BenchPlan
     folder: Path
     say: Say
 

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 
 from barnabas.base.errors import ConfigError, PeerGone
-from barnabas.bench.bench_plan import Bench, Plan
+from barnabas.bench.bench_plan import Bench, BenchPlan
 from barnabas.bench.bench_report import Section, show
 from barnabas.bench.clusters.failover_bench import failover_section
 from barnabas.bench.clusters.group_members import GroupFailed
@@ -79,7 +79,7 @@ class SectionResults:
 
 
 def run(
-    names: Sequence[str], plan: Plan, folder: Path, console: Console, *, goals: bool = True
+    names: Sequence[str], plan: BenchPlan, folder: Path, console: Console, *, goals: bool = True
 ) -> SectionResults:
     """Run these sections with their data under `folder`; a failure does not stop the others.
 

@@ -159,7 +159,7 @@ class ActiveShard(Generic[Shard]):
             return reply
         self._parked.add(reply)
         self._ports.writer.when_committed(
-            self.partition, self._appended, self._topic.commit_timeout_ms(), done
+            self.partition, self._appended, self._topic.commit_timeout_ms, done
         )
         return reply
 
@@ -330,7 +330,7 @@ class ActiveShard(Generic[Shard]):
 
         self._parked.add(reply)
         self._ports.writer.when_committed(
-            self.partition, self._appended, self._topic.commit_timeout_ms(), done
+            self.partition, self._appended, self._topic.commit_timeout_ms, done
         )
 
     # -- beginning and end ---------------------------------------------------

@@ -1,7 +1,7 @@
 """The internal topic of a coordinator: its partitions by key, its settings, its error codes."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -29,8 +29,8 @@ class CoordinatorTopic:
     name: str
     noun: str
     codec: Codec
-    load_buffer_size: Callable[[], int]
-    commit_timeout_ms: Callable[[], int]
+    load_buffer_size: int
+    commit_timeout_ms: int
     # If true, records are replayed when they are committed, and loading ends when all of them are.
     replays_when_committed: bool = False
     # If false, which only a test of the safeguards wants, records count as committed when appended.

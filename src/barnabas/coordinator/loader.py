@@ -33,7 +33,7 @@ async def load(
     """
     offset, count, since_turn = log.log_start_offset, 0, 0
     while is_wanted() and offset < log.log_end_offset:
-        size = topic.load_buffer_size()
+        size = topic.load_buffer_size
         file_slice = log.locate(offset, size, log.log_end_offset, minimum_one=True)
         data = await offload(file_slice.load)
         if not is_wanted():

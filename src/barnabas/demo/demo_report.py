@@ -10,7 +10,7 @@ from barnabas.demo.demo_results import Freshness
 from barnabas.demo.demo_sales import TICKS_PER_S, Gap, Ledger
 from barnabas.demo.demo_table import FORMAT, DemoTable
 from barnabas.demo.shop import CATEGORIES
-from barnabas.spark.html_report import BAD, COLOURS, GOOD, Page, new_plot
+from barnabas.spark.html_report import BAD, COLOURS, GOOD, ReportPage, new_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +49,7 @@ def write_report(
     verdict = (
         "Every acknowledged order was counted exactly once" if is_proved else "The proof FAILED"
     )
-    page = Page(
+    page = ReportPage(
         "Barnabas: a shop, a killed broker, and not a cent lost",
         f"{verdict}: {ledger.total.orders:,} orders, {ledger.total.cents / 100:,.2f} of revenue.",
     )

@@ -25,7 +25,7 @@ from barnabas.demo.demo_results import Freshness
 from barnabas.demo.demo_sales import Till
 from barnabas.demo.demo_selling import Selling
 from barnabas.demo.demo_table import FORMAT, write_table
-from barnabas.demo.demo_watch import PARTITIONS, ClusterWatch
+from barnabas.demo.demo_watch import PARTITIONS, DemoWatch
 from barnabas.demo.shop import Shop
 from barnabas.spark.session import SparkPlace, spark_session
 from barnabas.spark.spark_errors import spark_failures, unless_late
@@ -86,7 +86,7 @@ class DemoRun:
 
     def _run_with(self, cluster: DemoCluster, spark: "SparkSession") -> None:
         self._step("Creating two topics, every partition on every broker")
-        watch = ClusterWatch(cluster.bootstrap)
+        watch = DemoWatch(cluster.bootstrap)
         watch.create_topics()
         for name, count in PARTITIONS.items():
             self._say(f"{name}: {count} partitions, replication factor {BROKERS}")

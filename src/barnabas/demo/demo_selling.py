@@ -10,7 +10,7 @@ from barnabas.demo.demo_pipeline import REVENUE, LiveQuery
 from barnabas.demo.demo_report import Events
 from barnabas.demo.demo_results import Freshness, LiveResults
 from barnabas.demo.demo_sales import Till
-from barnabas.demo.demo_watch import PARTITIONS, ClusterWatch
+from barnabas.demo.demo_watch import PARTITIONS, DemoWatch
 
 # Times of the kill and of the restart, as fractions of the duration.
 KILLED_AT: Final = 0.35
@@ -30,7 +30,7 @@ class Selling:
         cluster: DemoCluster,
         till: Till,
         query: LiveQuery,
-        watch: ClusterWatch,
+        watch: DemoWatch,
         say: Say,
     ) -> None:
         self.events = Events()

@@ -23,7 +23,7 @@ _MOST_LOOKS: Final = 1_000
 _QUIET: Final = {"log_level": 0}
 
 
-class ClusterWatch:
+class DemoWatch:
     """Polls the brokers; keeps the last answer while none can answer."""
 
     def __init__(self, bootstrap: str) -> None:

@@ -1,7 +1,7 @@
 """Flushes and removals of a log's files: work for a thread, since it would block the loop."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.disk.disk import Disk
@@ -30,3 +30,9 @@ class Removal(NamedTuple):
     def run(self) -> None:
         for path in self.paths:
             self.disk.remove(path)
+
+
+class Removals(Protocol):
+    def remove_later(self, removal: Removal, /) -> None:
+        """Remove files of the log when their delay is over."""
+        ...

@@ -13,7 +13,7 @@ Replica = LeaderReplica | FollowerReplica
 LATE_AFTER_MS: Final = 5 * 60 * 1000
 
 
-class Metadata(Protocol):
+class KnownPartitions(Protocol):
     def has_partition(self, topic: str, partition: int, /) -> bool:
         """True if the cluster has such a partition."""
         ...
@@ -25,7 +25,7 @@ class Replicas:
     Iterating goes over the leaders.
     """
 
-    def __init__(self, metadata: Metadata | None = None) -> None:
+    def __init__(self, metadata: KnownPartitions | None = None) -> None:
         """`metadata` knows the partitions that other brokers hold."""
         self._metadata = metadata
         self._leaders: dict[tuple[str, int], LeaderReplica] = {}

@@ -28,7 +28,7 @@ class Rules(NamedTuple):
     allow_everyone_if_no_acl_found: bool = False
 
 
-class Decision(NamedTuple):
+class AclDecision(NamedTuple):
     """The verdict on an operation, its reason, and the ACL that decided, if one did."""
 
     allowed: bool
@@ -46,11 +46,11 @@ class Question(NamedTuple):
     name: str
 
 
-def decide(question: Question, source: AclSource, rules: Rules) -> Decision:
+def decide(question: Question, source: AclSource, rules: Rules) -> AclDecision:
     """Kafka's decision about one resource."""
     principal, host, operation, type_, name = question
     if principal in rules.super_users:
-        return Decision(True, "the principal is a super user (super.users)")
+        return AclDecision(True, "the principal is a super user (super.users)")
     found = [
         Acl(pattern, entry)
         for pattern, entries in source.patterns(type_, name)
@@ -59,17 +59,17 @@ def decide(question: Question, source: AclSource, rules: Rules) -> Decision:
     if not found:
         allowed = rules.allow_everyone_if_no_acl_found
         value = "true" if allowed else "false"
-        return Decision(
+        return AclDecision(
             allowed, f"no ACL is for the resource (allow.everyone.if.no.acl.found={value})"
         )
     denying = _first(found, principal, host, Permission.DENY, frozenset({operation}))
     if denying is not None:
-        return Decision(False, "an ACL denies it", denying)
+        return AclDecision(False, "an ACL denies it", denying)
     enough = IMPLIED_BY.get(operation, frozenset({operation}))
     allowing = _first(found, principal, host, Permission.ALLOW, enough)
     if allowing is not None:
-        return Decision(True, "an ACL allows it", allowing)
-    return Decision(False, "no ACL allows it")
+        return AclDecision(True, "an ACL allows it", allowing)
+    return AclDecision(False, "no ACL allows it")
 
 
 def decide_by_type(

@@ -4,7 +4,7 @@ import logging
 from typing import Final, Protocol
 
 from barnabas.security.acl_cache import AclCache
-from barnabas.security.acl_decision import Decision, Question, Rules, decide, decide_by_type
+from barnabas.security.acl_decision import AclDecision, Question, Rules, decide, decide_by_type
 from barnabas.security.acls import Operation, ResourceType
 from barnabas.security.principal import Principal
 
@@ -88,7 +88,7 @@ class Authorizer:
 
     def explain(
         self, principal: Principal, host: str, operation: Operation, type_: ResourceType, name: str
-    ) -> Decision:
+    ) -> AclDecision:
         """The decision and what it rests on; not cached."""
         question = Question(_text(principal), host, operation, type_, name)
         return decide(question, self.cache, self.rules)

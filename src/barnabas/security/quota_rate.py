@@ -12,7 +12,7 @@ WINDOWS: Final = 11
 WINDOW_S: Final = 1.0
 
 
-class Rate:
+class QuotaRate:
     """The sum of what was recorded in the last windows, per second."""
 
     __slots__ = ("_samples", "_window_s", "_windows", "total")
@@ -84,7 +84,7 @@ class Meter:
 
     def __init__(self, bound: float, windows: int = WINDOWS, window_s: float = WINDOW_S) -> None:
         self._bound = bound
-        self.rate = Rate(windows, window_s)
+        self.rate = QuotaRate(windows, window_s)
         self._sample = [0.0, 0.0]
         self.spent = self.spare = 0.0
         self.spare_until = -math.inf

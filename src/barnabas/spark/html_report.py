@@ -52,7 +52,7 @@ _PAGE: Final = """<!doctype html>
 """
 
 
-class Page:
+class ReportPage:
     """A page that is appended to from top to bottom; it escapes all text."""
 
     def __init__(self, title: str, lead: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.server.requests.old_formats import MOST_FETCHED
 from tests.server.admin.client import Client
 from tests.server.admin.running import Running, broker
 
@@ -270,6 +271,25 @@ class TestMessageSets:
         assert answer == one_partition(
             topic, struct.pack(">ihq", 0, 0, 1) + sized(message(0, 0, b"new"))
         )
+
+    @pytest.mark.parametrize("version", range(4))
+    def test_a_response_has_few_messages_at_a_time(
+        self, old: OldClient, topic: str, version: int
+    ) -> None:
+        """The broker keeps it in memory until the client has read it."""
+        value = bytes(900_000)
+        for _ in range(7):
+            old.ask(PRODUCE, 1, produce(topic, message(0, 0, value)))
+        most = struct.pack(">i", 2**31 - 1) if version == 3 else b""
+        offset, fetches = 0, 0
+        while offset < 7:
+            asked = struct.pack(">iqi", 0, offset, 2**31 - 1)
+            request = struct.pack(">iii", -1, 0, 0) + most + one_partition(topic, asked)
+            answer = old.ask(FETCH, version, request)
+            assert len(answer) <= MOST_FETCHED + 1_000
+            offset += answer.count(value)
+            fetches += 1
+        assert fetches == 2
 
     def test_nothing_is_answered_if_no_acknowledgement_is_wanted(
         self, old: OldClient, topic: str

@@ -17,7 +17,7 @@ _STARTED_WITHIN_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TopicReading:
     """`is_past`: the consumer reached the last record. `error` is what it reported instead."""
 
     is_past: bool
@@ -26,7 +26,7 @@ class Reading:
     memory_bytes: int = 0
 
 
-def read_past(bootstrap: str, topic: str, patience_s: float) -> Reading:
+def read_past(bootstrap: str, topic: str, patience_s: float) -> TopicReading:
     """Read partition 0 until the record LAST, in another process."""
     command = [sys.executable, "-m", "barnabas.bench.attacks.topic_reader", bootstrap, topic]
     try:
@@ -38,13 +38,13 @@ def read_past(bootstrap: str, topic: str, patience_s: float) -> Reading:
             process_group=0,
         )
     except subprocess.TimeoutExpired:
-        return Reading(False, 0, "the consumer hangs")
+        return TopicReading(False, 0, "the consumer hangs")
     if found.returncode or not found.stdout:
-        return Reading(False, 0, f"the consumer ended with code {found.returncode}")
-    return Reading(**json.loads(found.stdout))
+        return TopicReading(False, 0, f"the consumer ended with code {found.returncode}")
+    return TopicReading(**json.loads(found.stdout))
 
 
-def _read(bootstrap: str, topic: str, patience_s: float) -> Reading:
+def _read(bootstrap: str, topic: str, patience_s: float) -> TopicReading:
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(
@@ -64,7 +64,7 @@ def _read(bootstrap: str, topic: str, patience_s: float) -> Reading:
         is_past = message.value() == LAST
     consumer.close()
     memory = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return Reading(is_past, records, error, memory)
+    return TopicReading(is_past, records, error, memory)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from barnabas.base.errors import PeerGone
 from barnabas.base.ids import TopicPartition
-from barnabas.bench.bench_plan import Bench, Plan
+from barnabas.bench.bench_plan import Bench, BenchPlan
 from barnabas.bench.bench_report import ReportRow, Section
 from barnabas.bench.clusters.bench_cluster import BROKERS, BenchCluster, cluster, controller_of
 from barnabas.bench.clusters.bench_topics import client_settings, create_topics
@@ -83,7 +83,7 @@ def restart_section(bench: Bench) -> Section:
     return Section("restart", "A whole cluster restarts", "Barnabas", "", rows, notes)
 
 
-def _topics(plan: Plan) -> Topics:
+def _topics(plan: BenchPlan) -> Topics:
     """Each broker leads a third of the partitions."""
     assignment = [
         [(partition + n) % BROKERS for n in range(BROKERS)]

@@ -42,7 +42,7 @@ DELETE_SOON: Final = "log.segment.delete.delay.ms=0"
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class ThroughputRound:
     """Both servers under the same load, one after the other."""
 
     ours: LoadResult
@@ -107,7 +107,9 @@ def latency_section(bench: Bench) -> Section:
     return Section("latency", "Latency of a single request", "Barnabas", "C ideal", rows, notes)
 
 
-def _produce_rounds(bench: Bench, name: str, size: int, load: ConnectionLoad) -> list[Round]:
+def _produce_rounds(
+    bench: Bench, name: str, size: int, load: ConnectionLoad
+) -> list[ThroughputRound]:
     """Rounds of Produce, each to its own topic and file.
 
     Raises LoadFailed if the log lacks acknowledged records.
@@ -135,7 +137,7 @@ def _produce_rounds(bench: Bench, name: str, size: int, load: ConnectionLoad) ->
     return rounds
 
 
-def _fetch_rounds(bench: Bench, name: str, size: int) -> list[Round]:
+def _fetch_rounds(bench: Bench, name: str, size: int) -> list[ThroughputRound]:
     """Rounds of Fetch from one log in the page cache."""
     batch = batch_of(size)
     exchange = fetch(batch)
@@ -179,14 +181,14 @@ def _warming(load: ConnectionLoad) -> ConnectionLoad:
     return replace(load, requests=requests, seconds=load.seconds * WARMING_SHARE)
 
 
-def _in_turn(ours: Server, ideal: Server, measure: Measure, ours_first: bool) -> Round:
+def _in_turn(ours: Server, ideal: Server, measure: Measure, ours_first: bool) -> ThroughputRound:
     measured = {}
     for server in (ours, ideal) if ours_first else (ideal, ours):
         before = serving_seconds(server.pid)
         result = measure(server)
         measured[server.pid] = result, serving_seconds(server.pid) - before
     (result, used), (of_ideal, used_by_ideal) = measured[ours.pid], measured[ideal.pid]
-    return Round(result, of_ideal, used, used_by_ideal)
+    return ThroughputRound(result, of_ideal, used, used_by_ideal)
 
 
 def _cpu_note(rows: Sequence[ReportRow]) -> str:
@@ -203,7 +205,7 @@ def _touch_memory(size: int) -> None:
     bytearray(b"x") * size
 
 
-def _throughput_row(size: int, rounds: list[Round], goals: dict[int, float]) -> ReportRow:
+def _throughput_row(size: int, rounds: list[ThroughputRound], goals: dict[int, float]) -> ReportRow:
     ours = median(each.ours.requests_per_second for each in rounds)
     ideal = median(each.ideal.requests_per_second for each in rounds)
     name = size_name(size)

@@ -18,6 +18,8 @@ COMPACTED: Final = "soak-compacted"
 RETAINED: Final = "soak-retained"
 GROUP: Final = "soak"
 KEYS: Final = 100
+# A soak in which one of these stayed 0 has not had its load.
+COUNTED: Final = ("acknowledged", "consumed", "rebalanced", "topics")
 TICK_S: Final = 0.1
 JOINED_FOR_S: Final = 10.0
 CHURNED_EVERY_S: Final = 4.0

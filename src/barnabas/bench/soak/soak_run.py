@@ -12,8 +12,8 @@ from barnabas.bench.bench_plan import Say
 from barnabas.bench.clusters.bench_topics import create_topics
 from barnabas.bench.compare.compare_sites import Site, barnabas
 from barnabas.bench.compare.signals import signalled_once
-from barnabas.bench.soak.soak_load import PROPERTIES, SoakLoad
-from barnabas.bench.soak.soak_verdict import SoakSample, Trend, decide_trends
+from barnabas.bench.soak.soak_load import COUNTED, PROPERTIES, SoakLoad
+from barnabas.bench.soak.soak_verdict import SoakSample, SoakTrend, decide_trends
 
 BROKERS: Final = 3
 PROBED: Final = "soak-probed"
@@ -31,12 +31,17 @@ class Soak:
     steady_from_s: float
     samples: list[SoakSample]
     counts: Mapping[str, int]
-    trends: list[Trend]
+    trends: list[SoakTrend]
     interrupted: bool = False
 
     @property
+    def missing(self) -> list[str]:
+        """The parts of the load that never happened: an idle cluster never grows."""
+        return [name for name in COUNTED if not self.counts.get(name)]
+
+    @property
     def is_flat(self) -> bool:
-        return bool(self.trends) and all(each.is_flat for each in self.trends)
+        return bool(self.trends) and not self.missing and all(each.is_flat for each in self.trends)
 
 
 def steady_from_s(minutes: float) -> float:

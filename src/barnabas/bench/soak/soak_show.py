@@ -13,7 +13,7 @@ from barnabas.bench.attacks.limits_document import without_nan
 from barnabas.bench.bench_report import in_one_line
 from barnabas.bench.compare.compare_show import saved
 from barnabas.bench.soak.soak_run import Soak
-from barnabas.bench.soak.soak_verdict import MEASURES, Trend
+from barnabas.bench.soak.soak_verdict import MEASURES, SoakTrend
 
 HEADS: Final = ("broker", "measure", "level", "growth", "allowed", "verdict")
 FLAT: Final = "flat"
@@ -25,6 +25,8 @@ def verdict(found: Soak) -> str:
     """The verdict in one line."""
     if not found.trends:
         return "No verdict: the run is too short."
+    if found.missing:
+        return f"No verdict: parts of the load never happened: {', '.join(found.missing)}."
     growing = [each for each in found.trends if not each.is_flat]
     since = f"from minute {found.steady_from_s / 60:g} on"
     if not growing:
@@ -33,7 +35,7 @@ def verdict(found: Soak) -> str:
     return f"Growing {since}: {names}."
 
 
-def cells(trend: Trend) -> list[str]:
+def cells(trend: SoakTrend) -> list[str]:
     return [
         str(trend.broker),
         trend.measure.unit,

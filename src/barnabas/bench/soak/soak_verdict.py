@@ -48,7 +48,7 @@ MEASURES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Trend:
+class SoakTrend:
     """The level and growth of one measure of one broker, in the shown unit."""
 
     broker: int
@@ -63,7 +63,7 @@ class Trend:
         return self.growth <= self.allowed
 
 
-def decide_trends(samples: Sequence[SoakSample], steady_from_s: float) -> list[Trend]:
+def decide_trends(samples: Sequence[SoakSample], steady_from_s: float) -> list[SoakTrend]:
     """One trend per broker and measure; none for a broker with too few steady samples."""
     trends = []
     for broker in sorted({each.broker for each in samples}):
@@ -73,12 +73,12 @@ def decide_trends(samples: Sequence[SoakSample], steady_from_s: float) -> list[T
     return trends
 
 
-def _trend(broker: int, measure: SoakMeasure, steady: Sequence[SoakSample]) -> Trend:
+def _trend(broker: int, measure: SoakMeasure, steady: Sequence[SoakSample]) -> SoakTrend:
     points = [(each.at_s, measure.scale * getattr(each, measure.key)) for each in steady]
     points = [point for point in points if point[1] == point[1]]  # without NaN
     level = median(value for _, value in points) if points else 0.0
     growth = slope(points) * (points[-1][0] - points[0][0]) if points else 0.0
-    return Trend(broker, measure, level, growth, max(measure.floor, measure.share * level))
+    return SoakTrend(broker, measure, level, growth, max(measure.floor, measure.share * level))
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:

@@ -28,7 +28,7 @@ _WHY: Final = {
 }
 
 
-class Moving(NamedTuple):
+class MovingGroup(NamedTuple):
     """A group in a rebalance: in which state, of how many members, and those that it waits for."""
 
     state: str
@@ -59,7 +59,7 @@ def check_groups(client: AdminClient, bootstrap: str, patience_s: float) -> Iter
         )
 
 
-def _moving(client: AdminClient, bootstrap: str, names: list[str]) -> dict[str, Moving]:
+def _moving(client: AdminClient, bootstrap: str, names: list[str]) -> dict[str, MovingGroup]:
     if not names:
         return {}
     described = client.describe_consumer_groups(names, request_timeout=_TIMEOUT_S)
@@ -73,18 +73,18 @@ def _moving(client: AdminClient, bootstrap: str, names: list[str]) -> dict[str, 
             unknown.append(name)
         elif group.state.name in _WHY:
             members = [f"{each.client_id} at {each.host}" for each in group.members]
-            found[name] = Moving(group.state.name, len(members), members)
+            found[name] = MovingGroup(group.state.name, len(members), members)
     return found | _reconciling(bootstrap, unknown)
 
 
-def _reconciling(bootstrap: str, names: list[str]) -> dict[str, Moving]:
+def _reconciling(bootstrap: str, names: list[str]) -> dict[str, MovingGroup]:
     """Groups of the consumer protocol, with the members that are behind the group's assignment."""
     try:
         details = consumer_details(bootstrap, names) if names else {}
     except CommandFailed:
         return {}
     return {
-        name: Moving(
+        name: MovingGroup(
             group.group_state,
             len(group.members),
             [

@@ -34,7 +34,7 @@ _IMPLYING: Final = {
 }
 
 
-class Acl(NamedTuple):
+class ListedAcl(NamedTuple):
     """One ACL, in Kafka's words."""
 
     resource: str
@@ -54,15 +54,15 @@ class Acl(NamedTuple):
         )
 
 
-class Verdict(NamedTuple):
+class AclVerdict(NamedTuple):
     """The decision, and the sentence that explains it."""
 
     is_allowed: bool
     why: str
-    acls: list[Acl]
+    acls: list[ListedAcl]
 
 
-async def read_acls(client: ConsoleClient) -> list[Acl]:
+async def read_acls(client: ConsoleClient) -> list[ListedAcl]:
     request = fields(
         resource_type_filter=_ANY,
         resource_name_filter=None,
@@ -75,7 +75,7 @@ async def read_acls(client: ConsoleClient) -> list[Acl]:
     answer = await ask_any(client, DESCRIBE_ACLS, request)
     check(answer, "the ACLs")
     return sorted(
-        Acl(
+        ListedAcl(
             RESOURCES.get(resource.resource_type, str(resource.resource_type)),
             resource.resource_name,
             PATTERNS.get(resource.pattern_type, str(resource.pattern_type)),
@@ -90,8 +90,13 @@ async def read_acls(client: ConsoleClient) -> list[Acl]:
 
 
 def decide_access(
-    acls: Iterable[Acl], principal: str, operation: str, resource: str, name: str, host: str = "*"
-) -> Verdict:
+    acls: Iterable[ListedAcl],
+    principal: str,
+    operation: str,
+    resource: str,
+    name: str,
+    host: str = "*",
+) -> AclVerdict:
     """Why may, or may not, this principal do this?"""
     matching = [
         acl
@@ -105,20 +110,20 @@ def decide_access(
         acl for acl in matching if acl.permission == "Deny" and acl.operation in (operation, "All")
     ]
     if denied:
-        return Verdict(False, "An ACL denies it, and a deny wins over every allow.", denied)
+        return AclVerdict(False, "An ACL denies it, and a deny wins over every allow.", denied)
     enough = (operation, "All", *_IMPLYING.get(operation, ()))
     allowed = [acl for acl in matching if acl.permission == "Allow" and acl.operation in enough]
     if allowed:
         implied = "" if allowed[0].operation in (operation, "All") else ", which implies it"
-        return Verdict(True, f"An ACL allows {allowed[0].operation}{implied}.", allowed)
+        return AclVerdict(True, f"An ACL allows {allowed[0].operation}{implied}.", allowed)
     why = (
         "No ACL allows it. Super users may all the same, and so may everybody on a resource"
         " without ACLs if the brokers have allow.everyone.if.no.acl.found=true."
     )
-    return Verdict(False, why, [])
+    return AclVerdict(False, why, [])
 
 
-def _names(acl: Acl, name: str) -> bool:
+def _names(acl: ListedAcl, name: str) -> bool:
     if acl.pattern == "prefixed":
         return name.startswith(acl.name)
     return acl.name in (name, "*")

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from barnabas.base.offload import Offload
 from barnabas.cli.admin.admin_requests import BROKER
-from barnabas.console.cluster.console_client import Broker, ClusterFailed, ConsoleClient
+from barnabas.console.cluster.console_client import ClusterFailed, ConsoleClient, ListedBroker
 from barnabas.console.cluster.topics import read_configs
 
 _LISTENER: Final = "barnabas.metrics.listener"
@@ -28,7 +28,7 @@ _SAMPLE: Final = re.compile(
 _ANY: Final = ("", "0.0.0.0", "::", "*")
 
 
-class Totals(NamedTuple):
+class MetricTotals(NamedTuple):
     """Counters since the broker started."""
 
     at_s: float
@@ -53,11 +53,11 @@ class BrokerMetrics:
         self._client = client
         self._offload = offload
         self._urls: dict[int, str] = {}
-        self._totals: dict[int, Totals] = {}
+        self._totals: dict[int, MetricTotals] = {}
         self._found: dict[int, BrokerLatency] = {}
         self._at_s = float("-inf")
 
-    async def get(self, brokers: tuple[Broker, ...]) -> dict[int, BrokerLatency]:
+    async def get(self, brokers: tuple[ListedBroker, ...]) -> dict[int, BrokerLatency]:
         """The latency at each broker that serves its metrics to this machine."""
         now = asyncio.get_running_loop().time()
         if now - self._at_s >= _FRESH_S:
@@ -68,7 +68,7 @@ class BrokerMetrics:
             }
         return self._found
 
-    async def _read(self, broker: Broker, now: float) -> BrokerLatency | None:
+    async def _read(self, broker: ListedBroker, now: float) -> BrokerLatency | None:
         if broker.id not in self._urls:
             with contextlib.suppress(ClusterFailed):
                 self._urls[broker.id] = await self._url(broker)
@@ -85,7 +85,7 @@ class BrokerMetrics:
         self._totals[broker.id] = totals
         return decide_latency(before, totals)
 
-    async def _url(self, broker: Broker) -> str:
+    async def _url(self, broker: ListedBroker) -> str:
         """Empty if the broker serves none. Raises ClusterFailed."""
         for each in await read_configs(self._client, BROKER, str(broker.id)):
             if each.name == _LISTENER and each.value:
@@ -111,7 +111,7 @@ def _fetch(url: str) -> str:
     return page.decode("utf-8", "replace")
 
 
-def read_totals(page: str, at_s: float) -> Totals:
+def read_totals(page: str, at_s: float) -> MetricTotals:
     """The counters of a page of metrics; zero if it has none."""
     requests = produced = produce_s = 0.0
     within: dict[float, float] = {}
@@ -123,13 +123,13 @@ def read_totals(page: str, at_s: float) -> Totals:
             produced += float(value) if api == "Produce" else 0
         elif kind == "bucket" and phase == "local":
             within[float(le)] = within.get(float(le), 0) + float(value)
-    return Totals(at_s, requests, produced, produce_s, within)
+    return MetricTotals(at_s, requests, produced, produce_s, within)
 
 
-def decide_latency(before: Totals | None, now: Totals) -> BrokerLatency:
+def decide_latency(before: MetricTotals | None, now: MetricTotals) -> BrokerLatency:
     """The latency since `before`; since the broker started if it did so meanwhile."""
     if before is None or before.requests > now.requests:
-        before = Totals(now.at_s, 0, 0, 0, {})
+        before = MetricTotals(now.at_s, 0, 0, 0, {})
     passed_s, requests = now.at_s - before.at_s, now.requests - before.requests
     produced = now.produced - before.produced
     return BrokerLatency(

@@ -58,7 +58,7 @@ class Unreachable(ClusterFailed):
     """No broker answers, or the one that must does not."""
 
 
-class Broker(NamedTuple):
+class ListedBroker(NamedTuple):
     """A broker that is in the cluster now."""
 
     id: int
@@ -71,12 +71,12 @@ class Broker(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
-class ClusterView(NamedTuple):
+class ClusterSnapshot(NamedTuple):
     """The brokers and the controller, as one broker reports them."""
 
     cluster_id: str | None
     controller: int
-    brokers: tuple[Broker, ...]
+    brokers: tuple[ListedBroker, ...]
 
     @property
     def ids(self) -> list[int]:
@@ -101,17 +101,20 @@ class ConsoleClient(RawClient):
         # Until when brokers that did not answer are not asked again.
         self._silent_until_s: dict[int, float] = {}
 
-    async def view(self) -> ClusterView:
+    async def view(self) -> ClusterSnapshot:
         """The brokers and the controller now."""
         answer = await self.checked(self.metadata(()))
         brokers = sorted(
-            (Broker(each.node_id, each.host, each.port, each.rack) for each in answer.brokers),
+            (
+                ListedBroker(each.node_id, each.host, each.port, each.rack)
+                for each in answer.brokers
+            ),
         )
         if not brokers:
             raise Unreachable("a broker answers, but no broker is in the cluster yet")
         self._metadata.brokers = {each.id: (each.host, each.port) for each in brokers}
         self._metadata.controller = answer.controller_id
-        return ClusterView(answer.cluster_id, answer.controller_id, tuple(brokers))
+        return ClusterSnapshot(answer.cluster_id, answer.controller_id, tuple(brokers))
 
     async def describe(self, topics: Sequence[str]) -> Message:
         """The metadata of topics that exist."""

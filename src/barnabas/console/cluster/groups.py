@@ -56,7 +56,7 @@ def is_spark(group: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupMember:
+class ListedMember:
     """One member, and the partitions it owns; `target` is what it will own (KIP-848)."""
 
     member_id: str
@@ -83,7 +83,7 @@ class PartitionLag:
     partition: int
     committed: int | None
     end: int | None
-    owner: GroupMember | None
+    owner: ListedMember | None
     # Why the lag is not known; empty if it is.
     why: str = ""
 
@@ -105,7 +105,7 @@ class GroupDetails:
     assignor: str
     coordinator: int
     epoch: int | None
-    members: Sequence[GroupMember]
+    members: Sequence[ListedMember]
     partitions: Sequence[PartitionLag] = field(default=())
 
     @property
@@ -243,7 +243,7 @@ async def describe_group(client: ConsoleClient, index: TopicIndex, name: str) ->
     )
 
 
-def owners_of(members: Iterable[GroupMember]) -> dict[TopicPartition, GroupMember]:
+def owners_of(members: Iterable[ListedMember]) -> dict[TopicPartition, ListedMember]:
     """The member that owns each partition."""
     return {
         TopicPartition(topic, number): member
@@ -255,9 +255,9 @@ def owners_of(members: Iterable[GroupMember]) -> dict[TopicPartition, GroupMembe
 
 async def read_members(
     client: ConsoleClient, groups: Sequence[ListedGroup]
-) -> dict[str, list[GroupMember]]:
+) -> dict[str, list[ListedMember]]:
     """The members of these groups; one request to each coordinator, and one for KIP-848."""
-    found: dict[str, list[GroupMember]] = {}
+    found: dict[str, list[ListedMember]] = {}
     for key, read, is_consumer in (
         (ApiKey.DESCRIBE_GROUPS, _classic_members, False),
         (ApiKey.CONSUMER_GROUP_DESCRIBE, _consumer_members, True),
@@ -306,9 +306,9 @@ async def _describe_consumer(client: ConsoleClient, name: str) -> GroupDetails |
     )  # fmt: skip
 
 
-def _consumer_members(group: Any) -> list[GroupMember]:
+def _consumer_members(group: Any) -> list[ListedMember]:
     return [
-        GroupMember(
+        ListedMember(
             each.member_id,
             each.instance_id,
             each.client_id,
@@ -321,11 +321,11 @@ def _consumer_members(group: Any) -> list[GroupMember]:
     ]
 
 
-def _classic_members(group: Any) -> list[GroupMember]:
+def _classic_members(group: Any) -> list[ListedMember]:
     """Members of other protocols, such as Connect's workers, own no partitions."""
     is_consumer = group.protocol_type == CONSUMER
     return [
-        GroupMember(
+        ListedMember(
             each.member_id,
             each.group_instance_id,
             each.client_id,

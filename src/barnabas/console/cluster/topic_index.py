@@ -18,7 +18,7 @@ from barnabas.console.cluster.bulk_requests import CUT_SHORT, read_string
 from barnabas.console.cluster.console_client import (
     CLIENT_ID,
     ClusterFailed,
-    ClusterView,
+    ClusterSnapshot,
     ConsoleClient,
 )
 from barnabas.wire.apis import ApiKey
@@ -272,7 +272,7 @@ class TopicIndexCache:
         self._index = index
         return index
 
-    async def _ask(self, view: ClusterView) -> memoryview:
+    async def _ask(self, view: ClusterSnapshot) -> memoryview:
         request = fields(topics=None, allow_auto_topic_creation=False)
         why = ClusterFailed("no broker is in the cluster")
         for broker in sorted(view.brokers, key=lambda each: self._client.is_silent(each.id)):

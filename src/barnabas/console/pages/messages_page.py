@@ -54,7 +54,7 @@ _RENDERED: Final = 100  # rows at once: others are served meanwhile
 _MOST_AT_ONCE: Final = 200
 
 
-class Asked(NamedTuple):
+class MessagesForm(NamedTuple):
     """The form of the page."""
 
     where: str
@@ -66,10 +66,10 @@ class Asked(NamedTuple):
     limit: int
 
 
-def asked_of(page: Page) -> Asked:
+def asked_of(page: Page) -> MessagesForm:
     where = page.argument("where", "newest")
     wanted = page.argument("format", "auto")
-    return Asked(
+    return MessagesForm(
         where if where in dict(WHERE) else "newest",
         page.argument("value"),
         page.argument("partition"),
@@ -197,7 +197,7 @@ async def _events(page: Page) -> AsyncIterator[str]:
         yield server_sent("failed", f"{sentence(str(failure))}.")
 
 
-def _shown(page: Page, asked: Asked, messages: list[ReadMessage]) -> list[ShownMessage]:
+def _shown(page: Page, asked: MessagesForm, messages: list[ReadMessage]) -> list[ShownMessage]:
     return [show_message(each, asked.format, page.state.registry) for each in messages]
 
 
@@ -223,7 +223,7 @@ def _search(page: Page) -> MessageSearch:
     )
 
 
-def _value(asked: Asked) -> int:
+def _value(asked: MessagesForm) -> int:
     """The offset or time where reading begins. Raises Misused."""
     if asked.where == "time":
         return parse_moment(asked.value, "")
@@ -248,7 +248,7 @@ def _more(rest: Mapping[int, int], shown: int, scanned: int) -> str:
     return urlencode({"after": after, "shown": shown, "scanned": scanned})
 
 
-def _leaders(page: Page, asked: Asked) -> Leaders:
+def _leaders(page: Page, asked: MessagesForm) -> Leaders:
     async def leaders() -> dict[int, int]:
         row = await topic_row(page, page.request.path_params["topic"])
         return {

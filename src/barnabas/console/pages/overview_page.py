@@ -6,7 +6,7 @@ from barnabas.cli.admin.admin_requests import describe_controller
 from barnabas.console.cluster.broker_metrics import BrokerLatency
 from barnabas.console.cluster.console_client import (
     ClusterFailed,
-    ClusterView,
+    ClusterSnapshot,
     ConsoleClient,
     Unreachable,
 )
@@ -43,7 +43,7 @@ async def gather_overview(page: Page) -> Context:
 
 
 async def _latency(
-    cluster: ClusterHandle, view: ClusterView, partitions: int
+    cluster: ClusterHandle, view: ClusterSnapshot, partitions: int
 ) -> dict[int, BrokerLatency]:
     """By the brokers' metrics, which only Barnabas has; a page of very many partitions is large."""
     if cluster.client.is_barnabas and partitions <= _DESCRIBED_PARTITIONS:

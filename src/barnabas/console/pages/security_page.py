@@ -10,7 +10,7 @@ from barnabas.console.cluster.acls import (
     PATTERNS,
     PERMISSIONS,
     RESOURCES,
-    Acl,
+    ListedAcl,
     decide_access,
     read_acls,
 )
@@ -108,12 +108,12 @@ async def _quotas(page: Page) -> list[dict[str, Any]]:
     ]
 
 
-def _acl_of(form: Form) -> Acl:
+def _acl_of(form: Form) -> ListedAcl:
     principal = form.get("principal", "").strip()
     name = form.get("name", "").strip()
     if not principal or not name:
         raise WrongInput("An ACL needs a principal and the name of a resource")
-    return Acl(
+    return ListedAcl(
         form.get("resource", "Topic"),
         name,
         form.get("pattern", "literal"),

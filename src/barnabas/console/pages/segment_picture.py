@@ -22,7 +22,7 @@ _NARROWEST: Final = 6.0
 _ENTRIES: Final = 600  # of a directory's indexes that are drawn: of more, evenly chosen ones
 
 
-class SegmentFile(NamedTuple):
+class DrawnSegment(NamedTuple):
     """A segment: the size of its log, its place in the picture, and its indexes."""
 
     base_offset: int
@@ -40,7 +40,7 @@ class DrawnIndex(NamedTuple):
     places: tuple[float, ...]
 
 
-def find_segments(data: tuple[Path, ...], at: TopicPartition) -> dict[str, list[SegmentFile]]:
+def find_segments(data: tuple[Path, ...], at: TopicPartition) -> dict[str, list[DrawnSegment]]:
     """The segments of a partition by its directory, below those that the console was given."""
     found = {}
     for directory in sorted(path for root in data for path in _directories(root, str(at))):
@@ -60,7 +60,7 @@ def _directories(root: Path, name: str) -> list[Path]:
     return [path for pattern in patterns for path in root.glob(pattern) if path.is_dir()]
 
 
-def _placed(directory: Path, logs: list[tuple[int, int]]) -> Iterator[SegmentFile]:
+def _placed(directory: Path, logs: list[tuple[int, int]]) -> Iterator[DrawnSegment]:
     room = max(0.0, PICTURE_WIDTH - _NARROWEST * len(logs))
     total = sum(size for _, size in logs) or 1
     most = max(1, _ENTRIES // len(logs))
@@ -72,7 +72,7 @@ def _placed(directory: Path, logs: list[tuple[int, int]]) -> Iterator[SegmentFil
         by_offset, positions = _entries(Path(f"{name}.index"), OffsetIndex.FORMAT, most)
         by_time, offsets = _entries(Path(f"{name}.timeindex"), TimeIndex.FORMAT, most)
         last = following - base if following else max([*offsets, 1])
-        yield SegmentFile(
+        yield DrawnSegment(
             base,
             size,
             round(x, 2),

@@ -11,7 +11,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.console.cluster.console_client import (
     LATEST,
     ClusterFailed,
-    ClusterView,
+    ClusterSnapshot,
     ConsoleClient,
 )
 from barnabas.console.cluster.groups import group_link
@@ -76,7 +76,7 @@ class ClusterWatch:
         self._clock = clock
         self.events: deque[ClusterEvent] = deque(maxlen=_KEPT)
         self.throughput: deque[ThroughputSample] = deque(maxlen=_SAMPLES)
-        self._view: ClusterView | None = None
+        self._view: ClusterSnapshot | None = None
         self._topics: TopicIndex | None = None
         self._groups: LagSnapshot | None = None
         self._known: dict[str, int] = {}
@@ -147,7 +147,7 @@ class ClusterWatch:
 Found = Iterator[tuple[str, str, str]]
 
 
-def decide_broker_events(before: ClusterView, now: ClusterView) -> Found:
+def decide_broker_events(before: ClusterSnapshot, now: ClusterSnapshot) -> Found:
     for broker in now.ids:
         if broker not in before.ids:
             yield "broker", f"broker {broker} joined the cluster", f"cluster/brokers/{broker}"

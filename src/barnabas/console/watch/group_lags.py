@@ -15,9 +15,9 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.console.cluster.console_client import ConsoleClient
 from barnabas.console.cluster.groups import (
-    GroupMember,
     LeftOut,
     ListedGroup,
+    ListedMember,
     LogEnds,
     committed_offsets,
     end_offsets,
@@ -37,7 +37,7 @@ _FEWEST: Final = 20
 _GAP_MS: Final = 3 * SAMPLE_EVERY_MS
 _UNKNOWN: Final = -1
 _DESCRIBED_GROUPS: Final = 200  # whose members are read
-Members = Mapping[str, Sequence[GroupMember]]
+Members = Mapping[str, Sequence[ListedMember]]
 
 
 class Lag(NamedTuple):
@@ -262,7 +262,7 @@ def decide_lag(
     group: ListedGroup,
     committed: dict[TopicPartition, int] | None,
     ends: LogEnds,
-    members: Sequence[GroupMember] | None = None,
+    members: Sequence[ListedMember] | None = None,
 ) -> GroupLag:
     """The lag of a group with these committed offsets; None if its coordinator has none to tell.
 

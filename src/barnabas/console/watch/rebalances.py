@@ -8,7 +8,7 @@ its session expired is not.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from barnabas.console.cluster.groups import GroupMember, ListedGroup, group_link
+from barnabas.console.cluster.groups import ListedGroup, ListedMember, group_link
 from barnabas.console.watch.group_lags import Members
 
 _SHOWN_ID: Final = 8
@@ -37,7 +37,7 @@ def decide_rebalances(
             yield "rebalance", f"group {name}: {what}", group_link(name)
 
 
-def _reasons(before: Sequence[GroupMember], now: Sequence[GroupMember]) -> Iterator[str]:
+def _reasons(before: Sequence[ListedMember], now: Sequence[ListedMember]) -> Iterator[str]:
     former = {_identity(each): each for each in before}
     present = {_identity(each): each for each in now}
     came = [_shown(each) for key, each in present.items() if key not in former]
@@ -57,17 +57,17 @@ def _reasons(before: Sequence[GroupMember], now: Sequence[GroupMember]) -> Itera
         yield "partitions moved between the same members"
 
 
-def _identity(member: GroupMember) -> str:
+def _identity(member: ListedMember) -> str:
     """A static member keeps its instance id when it starts again."""
     return member.instance_id or member.member_id
 
 
-def _shown(member: GroupMember) -> str:
+def _shown(member: ListedMember) -> str:
     name = member.instance_id or f"{member.client_id} …{member.member_id[-_SHOWN_ID:]}"
     return f"{name} at {member.host}"
 
 
-def _owned(members: Sequence[GroupMember]) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
+def _owned(members: Sequence[ListedMember]) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
     """The partitions of each member, in an order that does not depend on the response's."""
     return {
         _identity(each): sorted((topic, tuple(sorted(n))) for topic, n in each.owns.items() if n)

@@ -2,7 +2,11 @@
 
 from typing import Final, NamedTuple
 
+from barnabas.base.errors import DiskFault
 from barnabas.disk.disk import DataFile
+
+# Below this a copy is cheaper than a mapping.
+WORTH_MAPPING: Final = 128 * 1024
 
 
 class FileSlice(NamedTuple):
@@ -27,6 +31,19 @@ class FileSlice(NamedTuple):
         data = self.file.read(self.position, self.size)
         # After the read: what was cut before it may have been other bytes, or some of both.
         return data if self.position + self.size <= self.file.size else b""
+
+    def mapped(self, loaded: bytes) -> memoryview | bytes:
+        """The bytes that `load` returned, in the page cache's memory if that still has them.
+
+        A response to a client that reads slowly, or never, then takes no memory of the process.
+        """
+        file, end = self.file, self.position + self.size
+        if file is None or len(loaded) < WORTH_MAPPING or end > file.size:
+            return loaded
+        try:
+            return file.warm(self.position, self.size) or loaded
+        except DiskFault:  # the bytes are here; the next read of the file reports it
+            return loaded
 
 
 NOTHING: Final = FileSlice(None, 0, 0)

@@ -30,7 +30,7 @@ from barnabas.replication.follower.fetch_response import FetchResponses
 from barnabas.replication.follower.fetch_state import FIRST_BACKOFF_S, Changes, Followings
 from barnabas.replication.follower.fetcher_ports import FetcherPorts, FetcherSettings
 from barnabas.replication.follower.follower_replica import FollowerReplica
-from barnabas.replication.follower.follower_session import FetchSession, forgotten_of, topics_of
+from barnabas.replication.follower.follower_session import FollowerSession, forgotten_of, topics_of
 
 log = logging.getLogger("barnabas.fetcher")
 
@@ -64,7 +64,7 @@ class FetchLoop:
         self.is_over = False  # true once it accepts no more partitions
         self._ports = ports
         self._taking = FetchResponses(ports, self.followings)
-        self._session = FetchSession()
+        self._session = FollowerSession()
         self._peer: AsyncConnection | None = None
         self._is_in_flight = False  # a request is sent that may wait, its response not here yet
         self._is_dropped = False

@@ -16,7 +16,7 @@ from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.replication.follower.fetcher_ports import FetcherSettings
 from barnabas.replication.follower.follower_replica import FollowerReplica
-from barnabas.replication.follower.follower_session import FetchSession, Key, Topic
+from barnabas.replication.follower.follower_session import FollowerSession, Key, Topic
 from barnabas.replication.replication_throttle import ReplicationThrottle
 from barnabas.wire.fetch.fetch_codec import FetchPartition
 
@@ -189,7 +189,9 @@ class Followings:
 
     # The next request
 
-    def next_changes(self, now: float, settings: FetcherSettings, session: FetchSession) -> Changes:
+    def next_changes(
+        self, now: float, settings: FetcherSettings, session: FollowerSession
+    ) -> Changes:
         """The partitions to fetch if a session begins; else those due.
 
         Those beyond `added_at_once` that the session does not have yet are due the next time;

@@ -10,7 +10,7 @@ from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.base.safeguards import Safeguards
 from barnabas.client.connection import AsyncConnection
-from barnabas.log.background_work import Removal
+from barnabas.log.background_work import Removals
 from barnabas.log.logs import Logs
 from barnabas.replication.replication_throttle import ReplicationThrottle
 
@@ -66,12 +66,6 @@ class Registered(Protocol):
     @property
     def epoch(self) -> int:
         """Return the current broker epoch."""
-        ...
-
-
-class Removals(Protocol):
-    def remove_later(self, removal: Removal, /) -> None:
-        """Remove files of the log when their delay is over."""
         ...
 
 

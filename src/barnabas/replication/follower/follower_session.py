@@ -15,7 +15,7 @@ Topic = uuid.UUID | str
 Key = tuple[Topic, int]
 
 
-class FetchSession:
+class FollowerSession:
     """A fetch session with one leader. After any error it starts again with a full request."""
 
     def __init__(self) -> None:

@@ -9,14 +9,14 @@ from its future log when the replica has a role again.
 
 import logging
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import Final
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode, LawBroken
 from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import BrokerId, TopicPartition
 from barnabas.base.offload import Offload
-from barnabas.log.background_work import Removal
+from barnabas.log.background_work import Removals
 from barnabas.log.follower_batches import checked_batches
 from barnabas.log.future_logs import check_future_name, mark_complete, unmark_complete
 from barnabas.log.leader_epochs import EpochEnd
@@ -38,12 +38,6 @@ AT_ONCE: Final = 512 * 1024
 AT_THE_END: Final = 4 * 1024 * 1024
 # How long a move rests when the throttle's rate is exceeded.
 THROTTLED_MS: Final = 100
-
-
-class Removals(Protocol):
-    """See `delayed_removals`."""
-
-    def remove_later(self, removal: Removal, /) -> None: ...
 
 
 class LogDirMoves:

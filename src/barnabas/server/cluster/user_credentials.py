@@ -25,7 +25,7 @@ log = logging.getLogger("barnabas.users")
 MECHANISMS: Final = {number: name for name, number in MECHANISM_NUMBERS.items()}
 
 
-class Deletion(NamedTuple):
+class CredentialDeletion(NamedTuple):
     user: str
     mechanism: int
 
@@ -81,7 +81,7 @@ class UserCredentials:
     # -- changing ------------------------------------------------------------
 
     async def alter(
-        self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
+        self, deletions: Sequence[CredentialDeletion], upsertions: Sequence[Upsertion]
     ) -> dict[str, BrokerError | None]:
         """The outcome for each user; a user with an error keeps all credentials."""
         users = dict.fromkeys([*(d.user for d in deletions), *(u.user for u in upsertions)])
@@ -99,7 +99,7 @@ class UserCredentials:
         return outcomes
 
     async def _alter(
-        self, user: str, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
+        self, user: str, deletions: Sequence[CredentialDeletion], upsertions: Sequence[Upsertion]
     ) -> None:
         def change(config: dict[str, str]) -> None:
             for deletion in deletions:
@@ -120,7 +120,9 @@ class UserCredentials:
         log.info("credentials changed user=%s mechanisms=%s", user, ",".join(sorted(config)))
 
 
-def _check(user: str, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]) -> None:
+def _check(
+    user: str, deletions: Sequence[CredentialDeletion], upsertions: Sequence[Upsertion]
+) -> None:
     """Raises BrokerError with Kafka's code and message."""
     if not user:
         raise BrokerError(ErrorCode.unacceptable_credential, "Username must not be empty")

@@ -117,7 +117,7 @@ class FetchResponder:
         if not found.extent.size:
             return b""
         try:
-            return await self._offload(found.extent.load)
+            return found.extent.mapped(await self._offload(found.extent.load))
         except DiskFault as fault:
             return self._unreadable(found, fault)
 

@@ -34,7 +34,7 @@ _LAST_EPOCH: Final = 2**31 - 1
 Worth = tuple[bool, int]
 
 
-class Opening(NamedTuple):
+class SessionOpening(NamedTuple):
     """A session that a full fetch asks for."""
 
     by_id: bool
@@ -49,7 +49,7 @@ class FetchContext:
     incremental: bool
     wanted: list[CachedPartition]  # to look at; of what is fetched repeatedly, what is due
     epoch: int = 0
-    opening: Opening | None = None  # the session to open when the fetch is complete
+    opening: SessionOpening | None = None  # the session to open when the fetch is complete
     repeated: CachedPartitions | None = None  # the session, or what stands for it
     named: list[CachedPartition] | None = None  # to be answered for, if that is more
 
@@ -123,7 +123,7 @@ class FetchSessions:
             wanted = _named(request)
             if request.session_epoch == NO_SESSION or not wanted:
                 return FetchContext(None, False, wanted)
-            opening = Opening(by_id, reader_of(request))
+            opening = SessionOpening(by_id, reader_of(request))
             return FetchContext(None, False, wanted, opening=opening)
         return self._resume(request, by_id)
 

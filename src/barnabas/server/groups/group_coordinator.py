@@ -54,8 +54,8 @@ class GroupCoordinator:
             OFFSETS_TOPIC,
             "group",
             codec_of(configs.broker),
-            load_buffer_size=lambda: configs.broker.int("offsets.load.buffer.size"),
-            commit_timeout_ms=lambda: configs.broker.int("offsets.commit.timeout.ms"),
+            load_buffer_size=configs.broker.int("offsets.load.buffer.size"),
+            commit_timeout_ms=configs.broker.int("offsets.commit.timeout.ms"),
         )
         self._started_s = asyncio.get_running_loop().time()
         self._log = topic.logger

@@ -8,7 +8,7 @@ from kio.schema.alter_user_scram_credentials.v0.response import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.server.broker import Broker
-from barnabas.server.cluster.user_credentials import Deletion, Upsertion
+from barnabas.server.cluster.user_credentials import CredentialDeletion, Upsertion
 from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE
 
@@ -16,7 +16,7 @@ from barnabas.wire.schema import NO_THROTTLE
 async def handle(
     broker: Broker, request: AlterUserScramCredentialsRequest, _: Call
 ) -> AlterUserScramCredentialsResponse:
-    deletions = [Deletion(each.name, each.mechanism) for each in request.deletions]
+    deletions = [CredentialDeletion(each.name, each.mechanism) for each in request.deletions]
     upsertions = [
         Upsertion(each.name, each.mechanism, each.iterations, each.salt, each.salted_password)
         for each in request.upsertions

@@ -9,10 +9,10 @@ from barnabas.server.requests.access import Access
 from barnabas.server.requests.dispatch import Call
 from barnabas.transactions.transaction_metadata import TransactionMetadata
 from barnabas.wire.control.describe_transactions import (
+    DescribedTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TopicData,
-    TransactionState,
 )
 from barnabas.wire.schema import NO_THROTTLE
 
@@ -31,7 +31,7 @@ async def handle(
     )
 
 
-def _describe(broker: Broker, transactional_id: str, access: Access) -> TransactionState:
+def _describe(broker: Broker, transactional_id: str, access: Access) -> DescribedTransaction:
     if not transactional_id:
         return _failed(transactional_id, ErrorCode.invalid_request)
     try:
@@ -40,7 +40,7 @@ def _describe(broker: Broker, transactional_id: str, access: Access) -> Transact
         return _failed(transactional_id, e.code)
     if metadata is None:
         return _failed(transactional_id, ErrorCode.transactional_id_not_found)
-    return TransactionState(
+    return DescribedTransaction(
         error_code=ErrorCode.none,
         transactional_id=transactional_id,
         transaction_state=metadata.state.value,
@@ -61,5 +61,5 @@ def _topics(metadata: TransactionMetadata, access: Access) -> tuple[TopicData, .
     )
 
 
-def _failed(transactional_id: str, code: ErrorCode) -> TransactionState:
-    return TransactionState(error_code=code, transactional_id=transactional_id)
+def _failed(transactional_id: str, code: ErrorCode) -> DescribedTransaction:
+    return DescribedTransaction(error_code=code, transactional_id=transactional_id)

@@ -24,7 +24,7 @@ _RESOURCES: Final = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSA
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundCoordinator:
     """The response in both forms: for one key, and for a list."""
 
     coordinators: tuple[Coordinator, ...]
@@ -36,14 +36,14 @@ class Found:
     throttle_time: timedelta = NO_THROTTLE
 
 
-async def handle(broker: Broker, request: FindCoordinatorRequest, call: Call) -> Found:
+async def handle(broker: Broker, request: FindCoordinatorRequest, call: Call) -> FoundCoordinator:
     keys = request.coordinator_keys if call.version >= 4 else (call.sent.key,)
     # Before version 1 only groups had coordinators.
     kind = request.key_type if call.version >= 1 else GROUP
     turns = Turns()
     found = tuple([await _find(broker, key, kind, call) async for key in turns.each(keys)])
     first = found[0] if found else _failed("", ErrorCode.invalid_request, "No key is given.")
-    return Found(
+    return FoundCoordinator(
         found, first.error_code, first.error_message, first.node_id, first.host, first.port
     )
 

@@ -38,7 +38,7 @@ from barnabas.wire.schema import NO_THROTTLE
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedOffsets:
     """The response in both forms: for one group, and for several."""
 
     groups: tuple[OffsetFetchResponseGroup, ...]
@@ -47,7 +47,7 @@ class Fetched:
     throttle_time: timedelta = NO_THROTTLE
 
 
-async def handle(broker: Broker, request: OffsetFetchRequest, call: Call) -> Fetched:
+async def handle(broker: Broker, request: OffsetFetchRequest, call: Call) -> FetchedOffsets:
     asked = request.groups if call.version >= 8 else (call.sent,)
     turns, named = Turns(), Counter(group.group_id for group in asked)
     groups = tuple(
@@ -64,7 +64,7 @@ async def handle(broker: Broker, request: OffsetFetchRequest, call: Call) -> Fet
         ]
     )
     first = groups[0] if groups else None
-    return Fetched(
+    return FetchedOffsets(
         groups,
         first.topics if first is not None else (),
         first.error_code if first is not None else ErrorCode.invalid_request,

@@ -18,7 +18,7 @@ from barnabas.base.errors import BarnabasError, DiskFault, LawBroken
 from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import TopicPartition
 from barnabas.base.offload import Offload
-from barnabas.log.background_work import Removal
+from barnabas.log.background_work import Removal, Removals
 from barnabas.log.cleaner.cleanable import (
     LogToClean,
     decide_cleanable,
@@ -50,12 +50,6 @@ class CleanerConfig(Protocol):
     def cleaner(self) -> CleanerSettings:
         """The settings of now."""
         ...
-
-
-class Removals(Protocol):
-    """See `delayed_removals`."""
-
-    def remove_later(self, removal: Removal, /) -> None: ...
 
 
 @dataclass(slots=True)

@@ -528,7 +528,7 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def on_granted(self, size: int) -> None:
-        """See `Receiver`."""
+        """See `RequestReceiver`."""
         self.taken += size
         self._received.granted += size
         self.waits_for_memory = False

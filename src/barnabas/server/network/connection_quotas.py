@@ -67,7 +67,7 @@ class Limits:
         return {option: size for option, size in wanted.items() if size > 0}
 
 
-class Entry(NamedTuple):
+class Admission(NamedTuple):
     """The decision on a new connection: it may be refused, at once or later, or wait."""
 
     refusal: str | None = None
@@ -87,14 +87,14 @@ class ConnectionQuotas:
         self._per_listener: Counter[str] = Counter()
         self._rates: dict[str, Meter] = {}  # by listener; of all by the empty name
 
-    def enter(self, host: str, listener: str, now: float) -> Entry:
+    def enter(self, host: str, listener: str, now: float) -> Admission:
         """Count a connection from this address, until `remove`, and decide."""
         refusal = self.add(host, listener)
         if refusal is not None:
-            return Entry(refusal)
+            return Admission(refusal)
         if throttle_ms := self.throttle_ms(host, now):
-            return Entry(f"connection_creation_rate of {host} is exceeded", throttle_ms)
-        return Entry(delay_ms=self.delay_ms(listener, now))
+            return Admission(f"connection_creation_rate of {host} is exceeded", throttle_ms)
+        return Admission(delay_ms=self.delay_ms(listener, now))
 
     def add(self, host: str, listener: str) -> str | None:
         """Count a connection from this address; returns why it is refused, or None."""

@@ -8,17 +8,17 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Protocol
 
-from barnabas.server.network.connection_quotas import Entry
+from barnabas.server.network.connection_quotas import Admission
 
 if TYPE_CHECKING:
     from barnabas.security.tls_listener import TlsListener
     from barnabas.server.network.connection import Connection
 
 
-class Registry(Protocol):
+class HandshakeRegistry(Protocol):
     """See `OpenConnections`."""
 
-    def begin_handshake(self, connection: "Connection", host: str, /) -> Entry: ...
+    def begin_handshake(self, connection: "Connection", host: str, /) -> Admission: ...
 
     def end_handshake(self, connection: "Connection", /) -> None: ...
 
@@ -30,7 +30,7 @@ class Handshakes:
         self,
         tls: "TlsListener",
         timeout_s: float,
-        registry: Registry,
+        registry: HandshakeRegistry,
     ) -> None:
         self._tls = tls
         self._timeout_s = timeout_s

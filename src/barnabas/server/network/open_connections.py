@@ -11,7 +11,7 @@ from barnabas.base.freed_memory import return_freed_memory
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import NEVER_MS, TimerTask
 from barnabas.server.network.connection import Connection
-from barnabas.server.network.connection_quotas import ConnectionQuotas, Entry, Limits
+from barnabas.server.network.connection_quotas import Admission, ConnectionQuotas, Limits
 from barnabas.server.network.request_memory import RequestMemory
 
 # How long a stopping broker waits for clients to read their last responses.
@@ -53,7 +53,7 @@ class OpenConnections:
             self._timer,
         )
         self._idle_watches[connection] = watch
-        entry = Entry()
+        entry = Admission()
         if self._handshakes.pop(connection, None) is None:
             entry = self._quotas.enter(connection.host, connection.listener, connection.now())
         if self._closing:
@@ -68,7 +68,7 @@ class OpenConnections:
             connection.throttle(entry.delay_ms)
         return None
 
-    def begin_handshake(self, connection: Connection, host: str) -> Entry:
+    def begin_handshake(self, connection: Connection, host: str) -> Admission:
         """Count a connection that is not made before its TLS handshake has ended."""
         self._handshakes[connection] = host
         return self._quotas.enter(host, connection.listener, connection.now())

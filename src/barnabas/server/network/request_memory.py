@@ -18,7 +18,7 @@ SMALL_REQUEST: Final = 2 * 1024 * 1024
 UNLIMITED: Final = 2**62
 
 
-class Receiver(Protocol):
+class RequestReceiver(Protocol):
     """A connection that receives a request."""
 
     def on_granted(self, size: int) -> None:
@@ -32,8 +32,8 @@ class _Lane:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.excepted: Receiver | None = None
-        self.waiting: deque[tuple[Receiver, int]] = deque()
+        self.excepted: RequestReceiver | None = None
+        self.waiting: deque[tuple[RequestReceiver, int]] = deque()
 
 
 class RequestMemory:
@@ -64,7 +64,7 @@ class RequestMemory:
         self._count(size)
         return True
 
-    def take(self, receiver: Receiver, size: int, request: int) -> bool:
+    def take(self, receiver: RequestReceiver, size: int, request: int) -> bool:
         """Count `size` more bytes for a request of `request` bytes in all.
 
         Returns False if the receiver has to wait: `on_granted` is called, unless `leave` is before.
@@ -77,7 +77,7 @@ class RequestMemory:
         self.is_short = True
         return False
 
-    def give_back(self, receiver: Receiver, size: int) -> None:
+    def give_back(self, receiver: RequestReceiver, size: int) -> None:
         """The request is served, or gone with its connection."""
         for lane in (self._small, self._large):
             if lane.excepted is receiver:
@@ -85,12 +85,12 @@ class RequestMemory:
         self._count(-size)
         self._wake()
 
-    def leave(self, receiver: Receiver) -> None:
+    def leave(self, receiver: RequestReceiver) -> None:
         """The connection is lost, and does not wait any more."""
         for lane in (self._small, self._large):
             lane.waiting = deque(each for each in lane.waiting if each[0] is not receiver)
 
-    def _grant(self, lane: _Lane, receiver: Receiver, size: int) -> bool:
+    def _grant(self, lane: _Lane, receiver: RequestReceiver, size: int) -> bool:
         if self.taken + size > lane.limit:
             if lane.excepted is None:
                 lane.excepted = receiver

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.base.offload import InlineOffload, Offload
@@ -24,7 +24,7 @@ from barnabas.security.client_quotas import ClientMeters
 from barnabas.server.metrics.request_statistics import RequestStatistics, error_codes
 from barnabas.server.network.connection import Connection
 from barnabas.server.requests.access import EVERYTHING, Access, Rights, admit, joined
-from barnabas.server.requests.large_requests import LargeRequests, Turn
+from barnabas.server.requests.large_requests import LargeRequests, LargeTurn
 from barnabas.server.requests.old_formats import is_old_format, newer_request, older_answer
 from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply, Work, given
 from barnabas.server.requests.request_throttle import EXEMPT, Throttle, after
@@ -44,6 +44,8 @@ from barnabas.wire.schema import (
 from barnabas.wire.varint import Truncated, skip_tags
 
 log = logging.getLogger("barnabas.dispatch")
+
+T = TypeVar("T")
 
 _HEADER = struct.Struct(">hhih")
 # Larger requests, and responses with more elements, are decoded and encoded in a thread.
@@ -219,22 +221,22 @@ class Dispatch:
         pending = Pending(is_read=False)
 
         async def serve() -> Answer | Refusal:
-            async with self._rewriting:
-                if pending.abandoned:
-                    return b""
-                request = await self._offload(lambda: newer_request(key, version, bytes(frame)))
+            request = await self._rewrite(
+                pending, lambda: newer_request(key, version, bytes(frame))
+            )
             pending.read()
+            if request is None:
+                return b""
             reply = self(memoryview(request.frame), connection)
             answer = await given(reply) if isinstance(reply, Pending) else reply or b""
             if isinstance(answer, Refusal):
                 return answer
-            whole = b"".join(answer) if isinstance(answer, list) else answer
             known = request.known
             if key == ApiKey.FETCH:
                 known = {each: known[each] for each in known if self._replicas.down_converts(*each)}
-            write = partial(older_answer, key, version, whole, known)
-            async with self._rewriting:
-                return await self._offload(write)
+            # The records stay in the page cache until their turn: many clients may wait for theirs.
+            older = await self._rewrite(pending, lambda: older_answer(key, version, answer, known))
+            return older or b""
 
         async def refusing() -> Answer | Refusal:
             try:
@@ -248,6 +250,11 @@ class Dispatch:
 
         what = f"api={ApiKey(key).name} peer={connection.peer}"
         return self._work.answer(pending, what, refusing())
+
+    async def _rewrite(self, pending: Pending, rewrite: Callable[[], T]) -> T | None:
+        """Rewrite in a thread, one request at a time; None if the client is gone by then."""
+        async with self._rewriting:
+            return None if pending.abandoned else await self._offload(rewrite)
 
     def _message(
         self,
@@ -282,7 +289,7 @@ class Dispatch:
 
     async def _read_elsewhere(
         self,
-        turn: Turn,
+        turn: LargeTurn,
         pending: Pending,
         key: ApiKey,
         version: int,

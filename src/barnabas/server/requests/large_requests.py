@@ -25,14 +25,14 @@ class LargeRequests:
         self._very_large = _Lane(0)
         self._among_brokers = _Lane(_UNLIMITED)
 
-    def turn(self, size: int, *, among_brokers: bool = False) -> "Turn":
+    def turn(self, size: int, *, among_brokers: bool = False) -> "LargeTurn":
         """The turn of a request of `size` bytes, behind those that came before."""
         if among_brokers:
-            return Turn(self._among_brokers, size)
-        return Turn(self._large if size <= VERY_LARGE else self._very_large, size)
+            return LargeTurn(self._among_brokers, size)
+        return LargeTurn(self._large if size <= VERY_LARGE else self._very_large, size)
 
 
-class Turn:
+class LargeTurn:
     """The turn of one request. It ends by itself when it lasts too long."""
 
     def __init__(self, lane: "_Lane", size: int) -> None:
@@ -72,9 +72,9 @@ class _Lane:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._taken = 0
-        self._waiting: deque[Turn] = deque()
+        self._waiting: deque[LargeTurn] = deque()
 
-    def enter(self, turn: Turn) -> None:
+    def enter(self, turn: LargeTurn) -> None:
         self._waiting.append(turn)
         self._let_in()
 

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.server.requests.replies import Answer
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.produce.produce_codec import read_produce
 from barnabas.wire.records.message_sets import batch_of, messages_of
@@ -22,7 +23,9 @@ _SHORT: Final = struct.Struct(">h")
 _INT: Final = struct.Struct(">i")
 _NO_TRANSACTION: Final = b"\xff\xff"
 _CONSUMER: Final = -1
-_NO_LIMIT: Final = 2**31 - 1
+# Of the records of a response, before they are rewritten: a client that does not read it holds that
+# much of the broker's memory.
+MOST_FETCHED: Final = 4 * 1024 * 1024
 _READ_UNCOMMITTED: Final = 0
 _UNKNOWN: Final = b"\xff" * 8
 _CONVERTED: Final = (ApiKey.PRODUCE, ApiKey.FETCH)
@@ -63,11 +66,12 @@ def newer_request(key: int, version: int, frame: bytes) -> Rewritten:
         raise Truncated(f"an old request is cut short or not text: {e}") from None
 
 
-def older_answer(key: int, version: int, answer: bytes, known: Known) -> bytes:
+def older_answer(key: int, version: int, answer: Answer, known: Known) -> bytes:
     """The answer, size first, in the version of the client; empty if it wants none.
 
     A fetched partition that is not `known` is refused: its topic is not down-converted.
     """
+    answer = b"".join(answer) if isinstance(answer, list) else answer
     if not answer:
         return answer
     if key == ApiKey.PRODUCE:
@@ -128,7 +132,8 @@ def _newer_fetch(version: int, body: bytes) -> tuple[bytes, Known]:
     read = _Reader(body, 0)
     out = bytearray(_INT.pack(min(read.int32(), _CONSUMER)))  # brokers of that time are not served
     out += read.take(4 + 4)  # most time to wait, least bytes
-    out += _INT.pack(read.int32() if version >= 3 else _NO_LIMIT) + bytes((_READ_UNCOMMITTED,))
+    most = min(read.int32(), MOST_FETCHED) if version >= 3 else MOST_FETCHED
+    out += _INT.pack(most) + bytes((_READ_UNCOMMITTED,))
     offsets: Known = {}
     for _ in read.array(out):
         topic = read.text()

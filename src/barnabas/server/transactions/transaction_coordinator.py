@@ -91,8 +91,8 @@ class TransactionCoordinator:
             TRANSACTION_TOPIC,
             "transaction",
             Codec.NONE,
-            load_buffer_size=self._load_buffer_size,
-            commit_timeout_ms=self._commit_timeout_ms,
+            load_buffer_size=configs.broker.int("transaction.state.log.load.buffer.size"),
+            commit_timeout_ms=configs.broker.int("request.timeout.ms"),
             replays_when_committed=True,
             awaits_replicas=safeguards.replicate_before_answer,
         )
@@ -118,12 +118,6 @@ class TransactionCoordinator:
             self._fences_epochs,
         )
         return TransactionCoordinatorShard(epoch, settings, self._features.transaction_version)
-
-    def _load_buffer_size(self) -> int:
-        return self._configs.broker.int("transaction.state.log.load.buffer.size")
-
-    def _commit_timeout_ms(self) -> int:
-        return self._configs.broker.int("request.timeout.ms")
 
     # -- requests ------------------------------------------------------------
 

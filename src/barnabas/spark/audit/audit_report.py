@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.show import counted, show_bytes
 from barnabas.spark.audit.audit_findings import AuditCheck, AuditResult
-from barnabas.spark.html_report import BAD, COLOURS, GOOD, Page, new_plot
+from barnabas.spark.html_report import BAD, COLOURS, GOOD, ReportPage, new_plot
 
 if TYPE_CHECKING:
     pass
@@ -22,7 +22,7 @@ def write_audit_report(path: Path, audited: AuditResult, with_archive: bool) -> 
     wrong = len(audited.findings)
     verdict = counted(wrong, "finding") if wrong else "No findings"
     partitions = len({replica.partition for replica in audited.replicas})
-    page = Page(
+    page = ReportPage(
         "Audit of a log",
         f"{verdict}: {counted(len(audited.replicas), 'replica')} of"
         f" {counted(partitions, 'partition')}, {show_bytes(_total(audited))} read.",

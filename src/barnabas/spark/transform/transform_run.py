@@ -30,7 +30,7 @@ _WRITTEN: Final = "written"
 
 
 @dataclass
-class Running:
+class RunningTransform:
     """One streaming query and its totals so far; `start` restarts it."""
 
     start: Callable[[], Any]
@@ -121,8 +121,8 @@ class Transformation:
         self._spark = spark
         self._wanted = wanted
         self._state = state
-        self.result: Running | None = None
-        self.bad: Running | None = None
+        self.result: RunningTransform | None = None
+        self.bad: RunningTransform | None = None
 
     def start(self, trigger: Mapping[str, Any]) -> None:
         """Start the queries; `trigger` decides whether they stop at the current end.
@@ -159,7 +159,7 @@ class Transformation:
 
     def _run(
         self, rows: "DataFrame", name: str, topic: str, mode: str, trigger: Mapping[str, Any]
-    ) -> Running:
+    ) -> RunningTransform:
         from pyspark.sql import functions as f
 
         writer = (
@@ -173,9 +173,9 @@ class Transformation:
             .outputMode(mode)
             .trigger(**trigger)
         )
-        return Running(writer.start, writer.start())
+        return RunningTransform(writer.start, writer.start())
 
-    def _queries(self) -> list[Running]:
+    def _queries(self) -> list[RunningTransform]:
         return [each for each in (self.result, self.bad) if each is not None]
 
     def _show(self, show: ShowProgress) -> None:

@@ -24,7 +24,7 @@ class TopicData(Entity):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionState(Entity):
+class DescribedTransaction(Entity):
     error_code: ErrorCode = field(metadata=ERROR_CODE)
     transactional_id: str = field(metadata=STRING)
     transaction_state: str = field(metadata=STRING, default="")
@@ -38,4 +38,4 @@ class TransactionState(Entity):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTransactionsResponse(Entity):
     throttle_time: timedelta = field(metadata=DURATION)
-    transaction_states: tuple[TransactionState, ...]
+    transaction_states: tuple[DescribedTransaction, ...]

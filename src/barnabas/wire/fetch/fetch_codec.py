@@ -145,15 +145,15 @@ class _Reader:
 
     def _alike(self, count: int) -> list[FetchPartition]:
         """All partitions of a topic at once, if they are as most clients send them; else none."""
-        fields = _UNTAGGED if self._flexible else _PARTITION_V9
+        fields = _UNTAGGED if self._flexible else _partition_fields(self._version)
         size = fields.size
-        if self._version < 9 or self._position + count * size > len(self._frame):
+        if self._position + count * size > len(self._frame):
             return []
         part = self._frame[self._position : self._position + count * size]
         if self._flexible and any(part[size - 1 :: size]):
             return []  # some have tags
         self._position += count * size
-        make = _wanted if self._flexible else _wanted_v9
+        make = _maker(self._version)
         if self._memo is None:
             return [make(*values) for values in fields.iter_unpack(part)]
         return self._remembered(part, fields, make, self._memo.last)
@@ -186,18 +186,9 @@ class _Reader:
         return ForgottenTopic(name, topic_id, partitions)
 
     def _partition(self) -> FetchPartition:
-        log_start_offset = -1
         fields = self._take(_partition_fields(self._version))
-        if self._version >= 12:
-            self._skip_tags()
-            return _wanted(*fields)
-        if self._version >= 9:
-            return _wanted_v9(*fields)
-        if self._version >= 5:
-            index, offset, log_start_offset, size = fields
-        else:
-            index, offset, size = fields
-        return FetchPartition(index, offset, size, log_start_offset=log_start_offset)
+        self._skip_tags()
+        return _maker(self._version)(*fields)
 
     def _which(self) -> tuple[str | None, uuid.UUID | None]:
         if self._version < BY_TOPIC_ID:
@@ -279,6 +270,17 @@ def _wanted_v9(
     index: int, leader_epoch: int, offset: int, log_start_offset: int, size: int
 ) -> FetchPartition:
     return FetchPartition(index, offset, size, leader_epoch, -1, log_start_offset)
+
+
+def _wanted_v5(index: int, offset: int, log_start_offset: int, size: int) -> FetchPartition:
+    return FetchPartition(index, offset, size, log_start_offset=log_start_offset)
+
+
+def _maker(version: int) -> Callable[..., FetchPartition]:
+    """Makes a partition of the fields in that version."""
+    if version >= 9:
+        return _wanted if version >= 12 else _wanted_v9
+    return _wanted_v5 if version >= 5 else FetchPartition
 
 
 def _partition_fields(version: int) -> struct.Struct:

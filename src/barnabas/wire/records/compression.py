@@ -32,6 +32,8 @@ _GZIP_WINDOW: Final = 31  # the format of gzip, and no other that zlib knows
 _LZ4_MAGIC: Final = 0x184D2204
 _LZ4_HEADER = Struct("<IB")  # magic and flags
 _LZ4_BLOCK_SIZE = Struct("<I")
+_LZ4_INDEPENDENT: Final = 0x20
+_LZ4_DICTIONARY: Final = 0x01
 _TOO_SMALL: Final = ("failed to write whole buffer", "is smaller than required")
 
 _SNAPPY_HEADER: Final = b"\x82SNAPPY\x00" + bytes((0, 0, 0, 1)) * 2
@@ -133,6 +135,14 @@ def decompress(
     Raises  BrokerError(unsupported_compression_type) if no codec has that number,
             BrokerError(corrupt_message) if `data` is broken or expands beyond `max_size`
     """
+    try:
+        return decompress_at_most(codec, data, max_size)
+    except RecordsTooLarge as error:
+        raise BrokerError(ErrorCode.corrupt_message, str(error)) from None
+
+
+def decompress_at_most(codec: int, data: bytes | memoryview, max_size: int) -> bytes:
+    """As `decompress`, but raises RecordsTooLarge if `data` expands beyond `max_size`."""
     if codec == Codec.NONE:
         return bytes(data)
     decompress_into = _DECOMPRESS_INTO.get(codec)
@@ -143,11 +153,9 @@ def decompress(
     try:
         return bytes(_decompressed(decompress_into, data, max_size))
     except (DecompressionError, StructError) as error:
-        raise BrokerError(
-            ErrorCode.corrupt_message,
-            f"the records do not decompress as {Codec(codec).name.lower()}"
-            f" into at most {max_size} bytes: {error}",
-        ) from None
+        if _is_too_small(error):
+            raise RecordsTooLarge(max_size) from None
+        raise _undecompressed(codec, error) from None
 
 
 def _decompress_snappy_into(data: bytes | memoryview, output: memoryview) -> int:
@@ -181,8 +189,8 @@ def decompress_produced(codec: int, data: memoryview, max_size: int) -> memoryvi
     """The records that a producer compressed, if every client can decompress them.
 
     Stricter than `decompress`: librdkafka reads one member of gzip and one frame of lz4, and the
-    Java client no lz4 block that depends on another. The result lasts until this thread's next
-    call.
+    Java client no lz4 block that depends on another, nor a frame that names a dictionary. The
+    result lasts until this thread's next call.
 
     Raises  RecordsTooLarge, BrokerError as `decompress` does
     """
@@ -247,11 +255,14 @@ def _decompress_gzip(data: memoryview, max_size: int) -> memoryview:
 
 
 def _check_lz4_frame(data: memoryview) -> None:
-    """Check that `data` is one frame of independent blocks; what is in them is not looked at."""
+    """Check that `data` is one frame of independent blocks, without a dictionary; what is in them
+    is not looked at."""
     magic, flags = _LZ4_HEADER.unpack_from(data)
-    if magic != _LZ4_MAGIC or not flags & 0x20:
+    if magic != _LZ4_MAGIC or not flags & _LZ4_INDEPENDENT:
         raise DecompressionError("it is no frame of independent blocks")
-    position = 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+    if flags & _LZ4_DICTIONARY:
+        raise DecompressionError("it names a dictionary, which the Java client refuses")
+    position = 7 + (8 if flags & 0x08 else 0)
     checksum = 4 if flags & 0x10 else 0
     while True:
         (size,) = _LZ4_BLOCK_SIZE.unpack_from(data, position)

@@ -21,11 +21,12 @@ from barnabas.wire.records.batch import (
     NO_TIMESTAMP,
     read_header,
 )
-from barnabas.wire.records.compression import Codec, decompress
+from barnabas.wire.records.compression import Codec, RecordsTooLarge, decompress_at_most
 from barnabas.wire.records.lz4_header import with_right_checksum
 from barnabas.wire.records.records import Record, build_batch, corrupt, read_records
 
 # Records here become objects, so they may take less memory than those of a batch that stays bytes.
+# Of all messages of a set together: each of them may be compressed.
 MAX_CONVERTED_SIZE: Final = 16 * 2**20
 
 _HEAD: Final = Struct(">qiIbb")  # offset, size, CRC, magic, attributes
@@ -46,7 +47,7 @@ def batch_of(message_set: bytes | memoryview) -> bytearray:
     Raises  BrokerError(corrupt_message) if they are not whole messages of magic 0 or 1
             (invalid_record) if a compressed message has no messages in it, or another such one
             (unsupported_compression_type) if their codec is not of that time
-            (message_too_large) beyond MAX_CONVERTED_SIZE
+            (message_too_large) beyond MAX_CONVERTED_SIZE, decompressed
     """
     if len(message_set) > _MAGIC_AT and message_set[_MAGIC_AT] == MAGIC:
         return bytearray(message_set)
@@ -55,13 +56,16 @@ def batch_of(message_set: bytes | memoryview) -> bytearray:
         raise BrokerError(ErrorCode.message_too_large, what)
     records: list[Record] = []
     codec = Codec.NONE
+    room = MAX_CONVERTED_SIZE
     for magic, attributes, record in _messages(message_set):
         if attributes & CODEC_MASK:
             codec = _codec(attributes)
             value = record.value or b""
             if codec == Codec.LZ4 and not magic:
                 value = with_right_checksum(value)
-            inner = list(_messages(decompress(codec, value, MAX_CONVERTED_SIZE) if value else b""))
+            decompressed = _decompressed(codec, value, room)
+            room -= len(decompressed)
+            inner = list(_messages(decompressed))
             if not inner or any(nested & CODEC_MASK for _, nested, _ in inner):
                 what = "a compressed message with another, or none, in it"
                 raise BrokerError(ErrorCode.invalid_record, what)
@@ -73,6 +77,17 @@ def batch_of(message_set: bytes | memoryview) -> bytearray:
     return build_batch(
         [record._replace(offset=offset) for offset, record in enumerate(records)], codec=codec
     )
+
+
+def _decompressed(codec: Codec, value: bytes, room: int) -> bytes:
+    """The message set in a compressed message, of `room` bytes at most."""
+    if not value:
+        return b""
+    try:
+        return decompress_at_most(codec, value, room)
+    except RecordsTooLarge:
+        what = f"the messages decompress to more than {MAX_CONVERTED_SIZE} bytes in all"
+        raise BrokerError(ErrorCode.message_too_large, what) from None
 
 
 def _codec(attributes: int) -> Codec:
