@@ -10,7 +10,7 @@ from kio.schema.end_txn.v5.response import EndTxnResponse
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.server.handlers.add_partitions_to_txn import Added, _topics
-from barnabas.server.requests.repeated_transactions import repeated_transactions
+from barnabas.server.requests.repeated_transactions import RepeatedTransactions
 from barnabas.testing import Cluster
 from barnabas.transactions.transaction_messages import AddPartitions, EndTransaction, Producer
 from barnabas.wire.apis import APIS, ApiKey
@@ -38,7 +38,7 @@ class Coordinator:
 
 
 def serve(coordinator: Any, key: ApiKey, version: int, body: bytes) -> bytes | None:
-    return repeated_transactions(coordinator)[key](version, 77, memoryview(body))
+    return RepeatedTransactions(coordinator).serve(key, version, 77, memoryview(body))
 
 
 def an_add(version: int, **fields: object) -> bytes:

@@ -43,7 +43,7 @@ _TRANSACTIONAL: Final = 0x10
 _REPLY_HEAD: Final = 4 + 4 + 1 + 4
 
 
-class Producer(NamedTuple):
+class PreparedProducer(NamedTuple):
     """A transactional id, and what InitProducerId returned for it."""
 
     transactional_id: str
@@ -102,7 +102,7 @@ def drive_transactions(
     return Transactions(**json.loads(result.stdout))
 
 
-def _requests(topic: str, partition: int, producer: Producer) -> tuple[bytes, bytes, bytes]:
+def _requests(topic: str, partition: int, producer: PreparedProducer) -> tuple[bytes, bytes, bytes]:
     add = producer.encoded + b"\2" + compact_string(topic) + b"\2"
     add += struct.pack(">i", partition) + b"\0\0"
     end = producer.encoded + b"\1\0"
@@ -113,13 +113,13 @@ def _requests(topic: str, partition: int, producer: Producer) -> tuple[bytes, by
     )
 
 
-def _produce(topic: str, producer: Producer) -> Exchange:
+def _produce(topic: str, producer: PreparedProducer) -> Exchange:
     value = record(0, b"v" * RECORD_BYTES)
     batch = batch_with([value], _TRANSACTIONAL, producer.producer_id, producer.epoch)
     return produce(batch, topic, -1, PRODUCE_VERSION, producer.transactional_id)
 
 
-def _begin(address: Address, names: Sequence[str]) -> list[Producer]:
+def _begin(address: Address, names: Sequence[str]) -> list[PreparedProducer]:
     """Raises LoadFailed."""
     client, metadata = BlockingClient(_connected), Metadata([address])
     try:
@@ -130,7 +130,7 @@ def _begin(address: Address, names: Sequence[str]) -> list[Producer]:
         client.close()
 
 
-def _init(metadata: Metadata, name: str) -> Steps[Producer]:
+def _init(metadata: Metadata, name: str) -> Steps[PreparedProducer]:
     retry = within(PATIENCE_S)
     request = fields(
         transactional_id=name,
@@ -139,13 +139,13 @@ def _init(metadata: Metadata, name: str) -> Steps[Producer]:
         producer_epoch=-1,
     )
 
-    def attempt() -> Steps[Producer]:
+    def attempt() -> Steps[PreparedProducer]:
         given = yield from ask_coordinator(
             metadata, name, ApiKey.INIT_PRODUCER_ID, request, retry, kind=TRANSACTION
         )
         if given.error_code is not ErrorCode.none:
             raise RetriableError(error_words(given.error_code))
-        return Producer(name, given.producer_id, given.producer_epoch)
+        return PreparedProducer(name, given.producer_id, given.producer_epoch)
 
     return retried(attempt, retry)
 

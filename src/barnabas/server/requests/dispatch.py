@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.base.offload import InlineOffload, Offload
@@ -51,6 +51,7 @@ _HEADER = struct.Struct(">hhih")
 # Larger requests, and responses with more elements, are decoded and encoded in a thread.
 LARGE_REQUEST: Final = 32 * 1024
 LARGE_RESPONSE: Final = 1000
+_REPEATED: Final = frozenset(map(int, REPEATED))  # by plain numbers, as in `Dispatch`
 # These wait for other clients; what they bring is bounded with its group.
 _WAIT_FOR_CLIENTS: Final = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
 
@@ -74,11 +75,14 @@ class Call:
 
 # version, correlation id, the frame, and where the body begins in it
 FrameHandler = Callable[[int, int, memoryview, int, Connection], Reply]
-# The response to a message that comes again and again, from version, correlation id and body; None
-# leaves it to the handler.
-ServeAgain = Callable[[int, int, memoryview], bytes | None]
-NOTHING_REPEATED: Final[Mapping[int, ServeAgain]] = {}
 MessageHandler = Callable[[Any, Call], Any | Awaitable[Any]]
+
+
+class RepeatedRequests(Protocol):
+    """Serves messages that come again and again, byte for byte."""
+
+    def serve(self, key: int, version: int, correlation_id: int, body: memoryview) -> bytes | None:
+        """The response; None leaves it to the handler, and nothing was done."""
 
 
 class Dispatch:
@@ -96,7 +100,7 @@ class Dispatch:
         authorizer: Authorizer | None = None,
         throttle: Throttle | None = None,
         replicas: Replicas | None = None,
-        repeated: Mapping[int, ServeAgain] = NOTHING_REPEATED,
+        repeated: RepeatedRequests | None = None,
     ) -> None:
         """`replicas` know whether the records of a partition are for old clients, too.
 
@@ -158,13 +162,13 @@ class Dispatch:
             return self._metered(
                 self._throttle, handler, version, correlation_id, frame, position, connection
             )
-        again = self._repeated.get(key)
         if (
-            again is not None
+            key in _REPEATED
+            and self._repeated is not None
             and self._authorizer is None
             and (self._throttle is None or not self._throttle.is_used)
         ):
-            answer = again(version, correlation_id, frame[position:])
+            answer = self._repeated.serve(key, version, correlation_id, frame[position:])
             if answer is not None:
                 return answer
         client_id = _client_id(frame, length)

@@ -5,7 +5,6 @@ succeeds without a wait is served here. All else is left to the handlers, as if 
 at once: refusals, partitions with replicas to wait for, and EndTxn 5, which differs each time.
 """
 
-from collections.abc import Mapping
 from functools import lru_cache
 from struct import Struct
 from types import SimpleNamespace
@@ -14,7 +13,6 @@ from typing import Any, Final, NamedTuple
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition, by_topic
 from barnabas.server.cluster.metadata_cache import is_internal
-from barnabas.server.requests.dispatch import ServeAgain
 from barnabas.server.transactions.transaction_coordinator import TransactionCoordinator
 from barnabas.transactions.transaction_messages import AddPartitions, EndTransaction, Producer
 from barnabas.wire.apis import APIS, ApiKey
@@ -36,26 +34,38 @@ class _End(NamedTuple):
     response: bytes
 
 
-def repeated_transactions(transactions: TransactionCoordinator) -> Mapping[int, ServeAgain]:
-    """By API key."""
+class RepeatedTransactions:
+    """Serves such requests with this broker's coordinator."""
 
-    def add(version: int, correlation_id: int, body: memoryview) -> bytes | None:
-        if version > _LAST_ADD or len(body) > LONGEST_REPEATED:
-            return None
-        known = _add(version, bytes(body))
-        if known is None or not transactions.add_at_once(known.request):
-            return None
-        return _HEAD.pack(4 + len(known.response), correlation_id) + known.response
+    __slots__ = ("_transactions",)
 
-    def end(version: int, correlation_id: int, body: memoryview) -> bytes | None:
-        if version > _LAST_END or len(body) > LONGEST_REPEATED:
-            return None
-        known = _end(version, bytes(body))
-        if known is None or not transactions.end_at_once(known.request):
-            return None
-        return _HEAD.pack(4 + len(known.response), correlation_id) + known.response
+    def __init__(self, transactions: TransactionCoordinator) -> None:
+        self._transactions = transactions
 
-    return {int(ApiKey.ADD_PARTITIONS_TO_TXN): add, int(ApiKey.END_TXN): end}
+    def serve(self, key: int, version: int, correlation_id: int, body: memoryview) -> bytes | None:
+        """The response; None leaves it to the handler, and nothing was done."""
+        if len(body) > LONGEST_REPEATED:
+            return None
+        response = (
+            self._add(version, bytes(body))
+            if key == ApiKey.ADD_PARTITIONS_TO_TXN
+            else self._end(version, bytes(body))
+        )
+        if response is None:
+            return None
+        return _HEAD.pack(4 + len(response), correlation_id) + response
+
+    def _add(self, version: int, body: bytes) -> bytes | None:
+        known = _add(version, body) if version <= _LAST_ADD else None
+        if known is None or not self._transactions.add_at_once(known.request):
+            return None
+        return known.response
+
+    def _end(self, version: int, body: bytes) -> bytes | None:
+        known = _end(version, body) if version <= _LAST_END else None
+        if known is None or not self._transactions.end_at_once(known.request):
+            return None
+        return known.response
 
 
 @lru_cache(_REMEMBERED)
