@@ -33,6 +33,7 @@ PARTITIONS: Final = 4
 TURNS: Final = 4
 WARM_SHARE: Final = 5.0  # brokers are warmed up for so many times `load_s`
 LEAST: Final = 4  # transactions in a turn
+SHORTEST_S: Final = 0.2  # of a turn with prepared requests
 # So much is written in a turn at most. Beyond some gigabytes the figures would be those of the
 # disk: the kernel holds up whoever has much that is not written yet.
 MOST_BYTES: Final = 200 * 1024 * 1024
@@ -101,7 +102,7 @@ def prepared_transactions(connections: int, site: Site, effort: Effort) -> Turns
         os.sync()
         for _ in range(TURNS):
             yield None
-            found = work(seconds=effort.load_s / 2)
+            found = work(seconds=max(effort.load_s / 2, SHORTEST_S))
             took_us += found.took_us
             took_s += found.seconds
         check_committed(site.bootstrap, name, connections, committed + len(took_us))
