@@ -445,9 +445,13 @@ class Log(LogReader):
             self.recovery_point = max(self.recovery_point, flush.offset)
 
     def flush(self, now_ms: int, *, closing: bool = False) -> None:
-        """Flush everything here and now; blocks."""
-        flush = self.start_flush(closing=closing)
-        flush.run()
+        """Flush everything here and now; blocks.
+
+        Raises  DiskFault, and `failure` is set: what was appended may be lost
+        """
+        with self._writing():
+            flush = self.start_flush(closing=closing)
+            flush.run()
         self.on_flushed(flush, now_ms)
 
     def start_close(self) -> Flush:
