@@ -114,7 +114,9 @@ def replay_marker(
     marker: EndTransactionMarker,
     completed: Callable[[CompletedTransaction], None],
 ) -> None:
-    """Apply an end marker that is in the log."""
+    """Apply an end marker that is in the log; one without a producer ends nothing."""
+    if header.producer_id < 0:
+        return
     ended = producers.apply_marker(
         header,
         base_offset,
