@@ -329,15 +329,15 @@ class LeaderReplica:
                 DiskFault, nothing appended
         """
         if header is None:
-            # The first batch of a transaction, which has a guard, is more than an append.
-            if self.is_plain and guard is None:
-                plain = judge_plain(records, 0, len(records), self.largest, True)
-                given = None if plain is None else self.append_plain([plain], now_ms)
-                if given is not None:
-                    return Appended(given, self.log.log_end_offset)
-            elif self.is_plain and judge_plain(records, 0, len(records), self.largest, True):
+            is_plain = self.is_plain
+            plain = judge_plain(records, 0, len(records), self.largest, True) if is_plain else None
+            if plain is not None and guard is not None:
+                # The first batch of a transaction is more than an append.
                 begins = read_header(records)
                 return self._append_validated(records, begins, now_ms, guard, from_client)
+            given = None if plain is None else self.append_plain([plain], now_ms)
+            if given is not None:
+                return Appended(given, self.log.log_end_offset)
             if not from_client and self._takes_as_made(records):
                 made = read_header(records)
                 return self._append_validated(records, made, now_ms, guard, from_client)
