@@ -15,8 +15,8 @@ from barnabas.wire.varint import uvarint
 
 _BEFORE_CRC: Final = Struct(">qiibI")
 _CHECKED: Final = Struct(">hiqqqhii")
-_ONE: Final = 1
-_NO_EPOCH: Final = -1
+_RECORD_COUNT: Final = 1
+_NO_PRODUCER_EPOCH: Final = -1
 
 
 def single_record_batch(
@@ -26,7 +26,7 @@ def single_record_batch(
     *,
     attributes: int = 0,
     producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = _NO_EPOCH,
+    producer_epoch: int = _NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
 ) -> bytearray:
     """Not compressed, at offset 0. Raises BrokerError(invalid_record), as `build_batch` does."""
@@ -34,7 +34,7 @@ def single_record_batch(
     record = b"\0\0\0" + uvarint(len(key) << 1) + key
     record += b"\1\0" if value is None else uvarint(len(value) << 1) + value + b"\0"
     size = uvarint(len(record) << 1)
-    numbers = (timestamp, timestamp, producer_id, producer_epoch, base_sequence, _ONE)
+    numbers = (timestamp, timestamp, producer_id, producer_epoch, base_sequence, _RECORD_COUNT)
     length = HEADER_SIZE - LOG_OVERHEAD + len(size) + len(record)
     try:
         checked = _CHECKED.pack(attributes, 0, *numbers) + size + record
