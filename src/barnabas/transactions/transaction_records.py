@@ -27,9 +27,9 @@ _VERSION: Final = struct.Struct(">h")
 _HEAD: Final = struct.Struct(">hqhib")  # version, producer id, epoch, timeout, status
 _COUNT: Final = struct.Struct(">i")
 _TIMES: Final = struct.Struct(">qq")
-_PREVIOUS: Final = struct.Struct(">BBBq")  # one tagged field: tag 0, 8 bytes
 # The partitions of a transaction stand in two of its records; those of many are not remembered.
 FEW: Final = 8
+SHORT_ID: Final = 100  # characters; the keys of longer ids are not remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,18 @@ class TransactionLogValue:
 VALUE: Final = VersionedCodec(TransactionLogValue, newest=1, flexible=1)
 
 
-@lru_cache(10_000)
 def encode_key(transactional_id: str) -> bytes:
     """Raises  BrokerError(invalid_request), if the id is longer than a record can hold."""
+    is_short = len(transactional_id) <= SHORT_ID
+    return _encode_short(transactional_id) if is_short else _encode_key(transactional_id)
+
+
+def _encode_key(transactional_id: str) -> bytes:
     encoded = as_utf8(transactional_id)
     return _VERSION.pack(KEY_VERSION) + _VERSION.pack(len(encoded)) + encoded
+
+
+_encode_short: Final = lru_cache(10_000)(_encode_key)
 
 
 def encode(metadata: TransactionMetadata, version: int) -> CoordinatorRecord:
@@ -108,17 +115,10 @@ def _encode_partitions(partitions: Set[TopicPartition], is_flexible: bool) -> by
     return bytes(value)
 
 
-_encode_few: Final = lru_cache(10_000)(_encode_partitions)
+_encode_few: Final = lru_cache(1_000)(_encode_partitions)
 
 
 def _tagged(metadata: TransactionMetadata) -> bytes:
-    previous = metadata.previous_producer_id
-    if (
-        previous != NO_PRODUCER_ID
-        and metadata.next_producer_id == NO_PRODUCER_ID
-        and not metadata.client_version
-    ):
-        return _PREVIOUS.pack(1, 0, 8, previous)
     tagged = []
     if metadata.previous_producer_id != NO_PRODUCER_ID:
         tagged.append(pack(">BBq", 0, 8, metadata.previous_producer_id))
