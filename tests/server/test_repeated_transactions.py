@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kio.schema.end_txn.v5.response import EndTxnResponse
@@ -10,6 +10,7 @@ from kio.schema.end_txn.v5.response import EndTxnResponse
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.server.handlers.add_partitions_to_txn import Added, _topics
+from barnabas.server.metrics.request_statistics import RequestStatistics
 from barnabas.server.requests.repeated_transactions import RepeatedTransactions
 from barnabas.testing import Cluster
 from barnabas.transactions.transaction_messages import AddPartitions, EndTransaction, Producer
@@ -22,23 +23,36 @@ ADD, END = ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN
 
 
 class Coordinator:
-    """Does what it is asked to, or refuses it."""
+    """Does what it is asked to, or refuses it; None if it has to wait."""
 
-    def __init__(self, *, does: bool = True) -> None:
-        self.does = does
+    def __init__(self, code: ErrorCode | None = ErrorCode.none) -> None:
+        self.code = code
         self.asked: list[Any] = []
+        self.waits = False
 
-    def add_at_once(self, request: AddPartitions) -> bool:
-        self.asked.append(request)
-        return self.does
+    def replies_at_once(self, transactional_id: str) -> bool:
+        return not self.waits
 
-    def end_at_once(self, request: EndTransaction) -> bool:
+    def add_at_once(self, request: AddPartitions) -> ErrorCode | None:
         self.asked.append(request)
-        return self.does
+        return self.code
+
+    def end_at_once(self, request: EndTransaction) -> ErrorCode | None:
+        self.asked.append(request)
+        return self.code
 
 
 def serve(coordinator: Any, key: ApiKey, version: int, body: bytes) -> bytes | None:
-    return RepeatedTransactions(coordinator).serve(key, version, 77, memoryview(body))
+    (response,) = served(coordinator, key, version, body)
+    return response
+
+
+def served(
+    coordinator: Any, key: ApiKey, version: int, *bodies: bytes, statistics: Any = None
+) -> list[bytes | None]:
+    """The responses to several requests, of which the first ones may be remembered."""
+    repeated = RepeatedTransactions(coordinator, statistics or RequestStatistics())
+    return [repeated.serve(key, version, 77, memoryview(body)) for body in bodies]
 
 
 def an_add(version: int, **fields: object) -> bytes:
@@ -65,7 +79,7 @@ def test_partitions_that_are_added_get_the_handlers_response(version: int) -> No
     partitions = frozenset({TopicPartition("a", 0), TopicPartition("b", 1), TopicPartition("b", 3)})
     codes = dict.fromkeys(partitions, ErrorCode.none)
     expected = write_response(ADD, version, 77, Added(_topics(codes)))
-    assert [serve(coordinator, ADD, version, an_add(version)) for _ in range(2)] == [expected] * 2
+    assert served(coordinator, ADD, version, *[an_add(version)] * 2) == [expected] * 2
     assert coordinator.asked == [AddPartitions("till", Producer(7, 2), partitions)] * 2
 
 
@@ -74,7 +88,7 @@ def test_an_outcome_gets_the_handlers_response(version: int) -> None:
     coordinator = Coordinator()
     response = EndTxnResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none)
     expected = write_response(END, version, 77, response)
-    assert [serve(coordinator, END, version, an_end(version)) for _ in range(2)] == [expected] * 2
+    assert served(coordinator, END, version, *[an_end(version)] * 2) == [expected] * 2
     assert coordinator.asked == [EndTransaction("till", Producer(7, 2), is_commit=True)] * 2
 
 
@@ -99,11 +113,63 @@ def test_anything_else_is_left_to_the_handlers(key: ApiKey, version: int, body: 
     assert coordinator.asked == []
 
 
-def test_what_is_not_done_at_once_is_left_to_the_handlers() -> None:
-    coordinator = Coordinator(does=False)
+def test_what_is_not_decided_at_once_is_left_to_the_handlers() -> None:
+    coordinator = Coordinator(None)
     assert serve(coordinator, ADD, 3, an_add(3)) is None
     assert serve(coordinator, END, 4, an_end(4)) is None
     assert len(coordinator.asked) == 2
+
+
+def test_nothing_is_decided_where_replicas_have_to_wait() -> None:
+    coordinator = Coordinator()
+    coordinator.waits = True
+    assert serve(coordinator, ADD, 3, an_add(3)) is None
+    assert serve(coordinator, END, 4, an_end(4)) is None
+    assert coordinator.asked == []
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_partitions_that_are_refused_get_the_handlers_response(version: int) -> None:
+    """It is final: the record of a request may be in the log, though not flushed."""
+    coordinator = Coordinator(ErrorCode.producer_fenced)
+    code = ErrorCode.producer_fenced if version >= 2 else ErrorCode.invalid_producer_epoch
+    codes = {TopicPartition(*each): code for each in (("a", 0), ("b", 1), ("b", 3))}
+    expected = write_response(ADD, version, 77, Added(_topics(codes)))
+    assert served(coordinator, ADD, version, *[an_add(version)] * 2) == [expected] * 2
+    assert len(coordinator.asked) == 2
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_an_outcome_that_is_refused_gets_the_handlers_response_and_is_counted(version: int) -> None:
+    coordinator, statistics = Coordinator(ErrorCode.producer_fenced), RequestStatistics()
+    code = ErrorCode.producer_fenced if version >= 2 else ErrorCode.invalid_producer_epoch
+    response = EndTxnResponse(throttle_time=NO_THROTTLE, error_code=code)
+    expected = write_response(END, version, 77, response)
+    assert served(coordinator, END, version, an_end(version), statistics=statistics) == [expected]
+    assert statistics.by_api[END].errors == {code: 1}
+
+
+def test_a_success_is_remembered_but_no_refusal_and_nothing_that_is_large() -> None:
+    coordinator = Coordinator(ErrorCode.not_coordinator)
+    repeated = RepeatedTransactions(cast(Any, coordinator), RequestStatistics())
+    many = (parts(name="b", partitions=tuple(range(9))),)
+    large = (
+        an_add(3, v3_and_below_topics=many),
+        an_add(3, v3_and_below_transactional_id="x" * 101),
+    )
+    for code, remembered in ((ErrorCode.not_coordinator, 0), (ErrorCode.none, 1)):
+        coordinator.code = code
+        for body in (*large, an_add(3)):
+            assert repeated.serve(ADD, 3, 77, memoryview(body)) is not None
+        assert len(repeated._known) == remembered
+
+
+def test_only_the_last_requests_are_remembered() -> None:
+    repeated = RepeatedTransactions(cast(Any, Coordinator()), RequestStatistics())
+    for number in range(1_002):
+        repeated.serve(END, 4, 77, memoryview(an_end(4, f"till-{number}")))
+    assert len(repeated._known) == 1_000
+    assert (END, 4, an_end(4, "till-1")) not in repeated._known
 
 
 # -- on a broker ---------------------------------------------------------------------------------

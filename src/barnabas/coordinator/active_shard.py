@@ -103,12 +103,17 @@ class ActiveShard(Generic[Shard]):
             await self._flush(log)
         return reply
 
-    def ask_at_once(self, decide: Callable[[Shard, Now], CoordinatorResult[Reply]]) -> Reply | None:
-        """The reply without a wait, where the partition has no other replica.
+    @property
+    def replies_at_once(self) -> bool:
+        return self.is_loaded and self._topic.replays_when_committed and self._commits_at_once()
 
-        None, and nothing is decided, if it has; or if records are replayed when appended.
+    def ask_at_once(self, decide: Callable[[Shard, Now], CoordinatorResult[Reply]]) -> Reply | None:
+        """The reply without a wait, where the partition has no other replica; never None itself.
+
+        None, and nothing is decided, if it has; or if records are replayed when appended. A reply
+        that refuses is final: records may have been appended that could not be flushed.
         """
-        if not self._topic.replays_when_committed or not self._commits_at_once():
+        if not self.replies_at_once:
             return None
         return self._perform_at_once(decide(self.shard, self.now()))
 

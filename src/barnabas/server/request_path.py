@@ -49,7 +49,7 @@ def _dispatch(
         state.authorizer,
         Throttle(state.client_quotas, state.environment.stopwatch),
         state.replicas,
-        RepeatedTransactions(broker.transactions),
+        RepeatedTransactions(broker.transactions, state.statistics),
     )
 
 

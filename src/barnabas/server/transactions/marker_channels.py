@@ -190,21 +190,20 @@ class MarkerChannels:
             self._channels[broker_id] = channel
         return channel.write(marker, partitions)
 
-    def write_at_once(
-        self, marker: Marker, partitions: Iterable[TopicPartition]
-    ) -> frozenset[TopicPartition]:
-        """Write the markers that have to wait for nothing; returns the partitions that have one.
+    def write_at_once(self, marker: Marker, partitions: Iterable[TopicPartition]) -> Results:
+        """Write the markers that have to wait for nothing; returns the error code of each.
 
-        Those are led here, have no other replica, and are not of `__consumer_offsets`.
+        Their partitions are led here, have no other replica, and are not of `__consumer_offsets`.
         """
         if self._delays is not None and self._delays.marker_delay_s():
-            return frozenset()
+            return {}
         end, metadata, own_id = marker.end, self._metadata, self._broker_id
-        return frozenset(
-            each
+        return {
+            each: code
             for each in sorted(partitions)
-            if metadata.leader(*each) == own_id and self._own.write_at_once(each, end)
-        )
+            if metadata.leader(*each) == own_id
+            and (code := self._own.write_at_once(each, end)) is not None
+        }
 
     async def _write_here(self, marker: Marker, partitions: frozenset[TopicPartition]) -> Results:
         if self._delays is not None and (delay_s := self._delays.marker_delay_s()):

@@ -1,7 +1,8 @@
 """The transaction coordinator of this broker: finds coordinators, and asks the shards it leads.
 
-When the outcome of a transaction is committed, a task of its own writes the markers, again and
-again at the leader of then, and completes the transaction when the last one is written.
+When the outcome of a transaction is committed, the next turn of the loop writes the markers and
+completes the transaction. If one has to wait, or is refused, a task goes on: again and again at the
+leader of then, until the last one is written.
 """
 
 import asyncio
@@ -32,6 +33,7 @@ from barnabas.server.transactions.marker_targets import (
     decide_targets,
     outcome_of,
 )
+from barnabas.server.transactions.marker_writer import Results
 from barnabas.server.transactions.transaction_topic import (
     REPLICATION_FACTOR,
     TRANSACTION_TOPIC,
@@ -39,7 +41,6 @@ from barnabas.server.transactions.transaction_topic import (
 )
 from barnabas.transactions.shard import TransactionCoordinatorShard
 from barnabas.transactions.transaction_messages import (
-    DONE,
     AddPartitions,
     EndTransaction,
     InitProducer,
@@ -169,30 +170,42 @@ class TransactionCoordinator:
         reply = await self._runtime.ask(partition, lambda shard, now: shard.add(request, now))
         return reply.error
 
-    def add_at_once(self, request: AddPartitions) -> bool:
-        """True if the partitions are added, which is committed; otherwise nothing has changed.
+    def replies_at_once(self, transactional_id: str) -> bool:
+        """True where requests of this id wait for no replica, and its shard is loaded."""
+        try:
+            return self._runtime.replies_at_once(self._partition_of(transactional_id))
+        except BrokerError:
+            return False
 
-        Never true where records wait for replicas.
+    def add_at_once(self, request: AddPartitions) -> ErrorCode | None:
+        """Add partitions; `none` if they are added, which is committed.
+
+        Markers of the last transaction that are due are written first. None, and nothing is
+        decided, if they or the request have to wait, or a partition is unknown. A refusal must not
+        be asked for again in its stead: its record may have been appended, but not flushed.
         """
         if not all(self._metadata.has_partition(*each) for each in request.partitions):
-            return False
+            return None
         self._end_due(request.transactional_id)
-        return self._is_done(request.transactional_id, lambda shard, now: shard.add(request, now))
+        if request.transactional_id in self._ending:
+            return None
+        return self._at_once(request.transactional_id, lambda shard, now: shard.add(request, now))
 
-    def end_at_once(self, request: EndTransaction) -> bool:
-        """The same for the outcome of a transaction."""
-        return self._is_done(request.transactional_id, lambda shard, now: shard.end(request, now))
+    def end_at_once(self, request: EndTransaction) -> ErrorCode | None:
+        """Commit or abort, if that has to wait for nothing; the rest is as in `add_at_once`."""
+        return self._at_once(request.transactional_id, lambda shard, now: shard.end(request, now))
 
-    def _is_done(
+    def _at_once(
         self,
         transactional_id: str,
         decide: Callable[[TransactionCoordinatorShard, Now], CoordinatorResult[ProducerReply]],
-    ) -> bool:
+    ) -> ErrorCode | None:
         try:
-            reply = self._runtime.ask_at_once(self._partition_of(transactional_id), decide)
+            partition = self._partition_of(transactional_id)
         except BrokerError:
-            return False
-        return reply is DONE
+            return None
+        reply = self._runtime.ask_at_once(partition, decide)
+        return None if reply is None or reply.needs_producer_id else reply.error
 
     async def add_when_ended(self, request: AddPartitions) -> ErrorCode:
         """Add partitions, after a transaction that is about to end. Raises BrokerError.
@@ -285,8 +298,8 @@ class TransactionCoordinator:
     def _end_due(self, transactional_id: str, event: WriteMarkers | None = None) -> None:
         """Begin to write the markers of an id that are due: those of `event`, or any.
 
-        Where nothing has to wait, they are written and the transaction is completed on return, and
-        it takes no task.
+        Where nothing has to wait, they are written and the transaction is completed on return: it
+        takes no task, and nobody has to wait for one of the transaction before.
         """
         due = self._due.get(transactional_id)
         if due is None or (event is not None and due[1] is not event):
@@ -299,6 +312,7 @@ class TransactionCoordinator:
             self._failures.fatal(broken)
             return
         if left is None:
+            self._ending.pop(transactional_id, None)
             return
         task = asyncio.ensure_future(left)
         running = self._endings.setdefault((partition, event.coordinator_epoch), set())
@@ -328,24 +342,23 @@ class TransactionCoordinator:
             event.coordinator_epoch,
             metadata.client_version,
         )
-        remaining = metadata.partitions - self._channels.write_at_once(marker, metadata.partitions)
-        if not remaining:
-            completed = self._runtime.ask_at_once(
-                partition,
-                lambda shard, now: shard.complete(metadata, event.coordinator_epoch, now),
-            )
-            if completed is not None and completed.error is ErrorCode.none:
-                return
-        if not await self._write_markers(partition, metadata, marker, remaining):
+
+        def complete(
+            shard: TransactionCoordinatorShard, now: Now
+        ) -> CoordinatorResult[ProducerReply]:
+            return shard.complete(metadata, event.coordinator_epoch, now)
+
+        codes = self._channels.write_at_once(marker, metadata.partitions)
+        is_written = len(codes) == len(metadata.partitions) and not any(codes.values())
+        if not is_written and not await self._write_markers(partition, metadata, marker, codes):
             return
         for pause_s in pauses():
-            try:
-                reply = await self._runtime.ask(
-                    partition,
-                    lambda shard, now: shard.complete(metadata, event.coordinator_epoch, now),
-                )
-            except BrokerError:
-                return  # the coordinator that comes next completes it
+            reply = self._runtime.ask_at_once(partition, complete)
+            if reply is None:
+                try:
+                    reply = await self._runtime.ask(partition, complete)
+                except BrokerError:
+                    return  # the coordinator that comes next completes it
             if reply.error is not ErrorCode.coordinator_not_available:
                 return
             await asyncio.sleep(pause_s)
@@ -355,14 +368,20 @@ class TransactionCoordinator:
         partition: int,
         metadata: TransactionMetadata,
         marker: Marker,
-        remaining: frozenset[TopicPartition],
+        codes: Results,
     ) -> bool:
-        """Send the markers that remain; return whether every partition has its own in the end."""
-        written_before = metadata.partitions - remaining
-        self._on_written(partition, metadata.transactional_id, written_before)
+        """Send the markers; return whether every partition has its own in the end.
+
+        `codes` are of those that were written at once, or refused: the latter are due after a
+        pause.
+        """
+        remaining, due = metadata.partitions, metadata.partitions - codes.keys()
+        answers = [codes]
+        written_at_once = frozenset(each for each, code in codes.items() if code is ErrorCode.none)
+        self._on_written(partition, metadata.transactional_id, written_at_once)
         again = pauses()
-        while remaining:
-            targets = decide_targets(self._metadata, remaining)
+        while True:
+            targets = decide_targets(self._metadata, due)
             if targets.deleted:
                 self._log.info(
                     "markers dropped transactional_id=%s partitions=%s why=deleted",
@@ -375,7 +394,7 @@ class TransactionCoordinator:
                 for leader, partitions in targets.led.items()
             ]
             # Those of this broker alone are written by now, unless they wait for replicas.
-            answers = [await waiting[0]] if len(waiting) == 1 else await asyncio.gather(*waiting)
+            answers += [await waiting[0]] if len(waiting) == 1 else await asyncio.gather(*waiting)
             for results in answers:
                 for each, code in results.items():
                     outcome = outcome_of(code)
@@ -386,9 +405,10 @@ class TransactionCoordinator:
                         written.add(each)
             self._on_written(partition, metadata.transactional_id, frozenset(written))
             remaining -= written
-            if remaining:
-                await asyncio.sleep(next(again))
-        return True
+            if not remaining:
+                return True
+            await asyncio.sleep(next(again))
+            due, answers = remaining, []
 
     def _on_written(
         self, partition: int, transactional_id: str, written: frozenset[TopicPartition]
