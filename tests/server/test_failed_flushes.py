@@ -1,7 +1,7 @@
 """Transactions whose records cannot be flushed: nobody is told that they are committed."""
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,12 +21,12 @@ class FailsOnce(RealDisk):
 
     fails: ClassVar[list[str]] = []
 
-    def _fail(self, paths: Sequence[str]) -> None:
+    def _fail(self, paths: Collection[str]) -> None:
         if self.fails and any(self.fails[0] in path for path in paths):
             self.fails.clear()
             raise DiskFault(self.log_dir, OSError(errno.EIO, "fsync failed"))
 
-    def sync_all(self, paths: Sequence[str], /) -> None:
+    def sync_all(self, paths: Collection[str], /) -> None:
         self._fail(paths)
         super().sync_all(paths)
 
