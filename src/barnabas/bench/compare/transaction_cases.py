@@ -25,7 +25,7 @@ from barnabas.bench.compare.compare_cases import Case, CaseMetric, Effort, Turns
 from barnabas.bench.compare.compare_load import topic
 from barnabas.bench.compare.compare_sites import HOST, Site
 from barnabas.bench.limits.clients_bench import RecordsMissing
-from barnabas.bench.limits.prepared_transactions import drive_transactions
+from barnabas.bench.limits.prepared_transactions import REQUESTS, drive_transactions
 from barnabas.bench.limits.rdkafka_ctypes import LeanProducer, Values
 
 RECORD_BYTES: Final = 1024
@@ -88,12 +88,13 @@ def at_once(load: TransactionLoad, site: Site, effort: Effort) -> Sequence[float
 
 
 def prepared_transactions(connections: int, site: Site, effort: Effort) -> Turns:
-    """Transactions a second, and p99 of the time of one in ms; in turns.
+    """Transactions a second, p99 of the time of one in ms, the requests of one with those that were
+    sent again, and the client's share of a CPU in percent; in turns.
 
     Raises  RecordsMissing, if the log lacks a record, or its end marker
     """
     (broker,) = site.brokers
-    took_us, took_s, committed = list[int](), 0.0, 0
+    took_us, took_s, committed, refused, client_s = list[int](), 0.0, 0, 0, 0.0
     with topic(site, connections) as name, TemporaryDirectory() as folder:
         work = partial(
             drive_transactions, (HOST, broker.port), name, connections, folder=Path(folder)
@@ -105,8 +106,15 @@ def prepared_transactions(connections: int, site: Site, effort: Effort) -> Turns
             found = work(seconds=max(effort.load_s / 2, SHORTEST_S))
             took_us += found.took_us
             took_s += found.seconds
+            refused += found.refused
+            client_s += found.client_cpu_seconds
         check_committed(site.bootstrap, name, connections, committed + len(took_us))
-    return len(took_us) / took_s, quantiles(took_us, n=100)[98] / 1e3
+    return (
+        len(took_us) / took_s,
+        quantiles(took_us, n=100)[98] / 1e3,
+        REQUESTS + refused / len(took_us),
+        100 * client_s / took_s,
+    )
 
 
 def check_committed(bootstrap: str, name: str, partitions: int, records: int) -> None:
@@ -186,6 +194,8 @@ def _prepared_case(connections: int) -> Case:
         (
             CaseMetric(name, "/s", goal=1.5),
             CaseMetric(f"time to commit p99, {name}", "ms", less=True, goal=1.0),
+            CaseMetric(f"requests of one, {name}", "", less=True),
+            CaseMetric(f"the client's CPU, {name}", "%", less=True),
         ),
         partial(prepared_transactions, connections),
         local=True,

@@ -36,6 +36,7 @@ from barnabas.wire.schema import duration
 RECORD_BYTES: Final = 1024
 AGAIN_US: Final = 250  # until a request that was refused for now is sent again
 ADD_VERSION, PRODUCE_VERSION, END_VERSION = 3, 11, 4
+REQUESTS: Final = 3  # of a transaction, if none is refused
 TIMEOUT_MS: Final = 60_000
 PATIENCE_S: Final = 20.0
 _TRANSACTIONAL: Final = 0x10
@@ -69,7 +70,12 @@ class Transactions:
 
 
 def drive_transactions(
-    address: Address, topic: str, connections: int, seconds: float, folder: Path
+    address: Address,
+    topic: str,
+    connections: int,
+    seconds: float,
+    folder: Path,
+    patience_s: float = PATIENCE_S,
 ) -> Transactions:
     """Transactions for so long; connection N writes to partition N, as the same producer each time.
 
@@ -94,6 +100,7 @@ def drive_transactions(
         "end_error_at": _REPLY_HEAD,
         "seconds": seconds,
         "again_us": AGAIN_US,
+        "patience_ms": round(patience_s * 1000),
     }
     command = [str(program("transact")), *(f"{name}={value}" for name, value in arguments.items())]
     result = subprocess.run(command, capture_output=True, text=True)

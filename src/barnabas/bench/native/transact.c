@@ -1,18 +1,21 @@
 /* Transactions one after the other on each connection: AddPartitionsToTxn, Produce, EndTxn.
  *
  *   transact port=N connections=N frames=FILE add=N produce=N end=N records_at=N
- *            add_error_at=N produce_error_at=N end_error_at=N seconds=N.N again_us=N
+ *            add_error_at=N produce_error_at=N end_error_at=N seconds=N.N again_us=N patience_ms=N
  *
  * In C, so that the client is not what is measured; the same program drives every server.
  * `frames` holds the three requests of each connection, of the sizes `add`, `produce` and `end`. The
  * batch of one record, at `records_at` in the Produce, gets the next sequence number and its CRC. A
  * request that is refused for now (CONCURRENT_TRANSACTIONS, NOT_ENOUGH_REPLICAS) is sent again after
- * `again_us`. No transaction begins after `seconds`. The result is JSON on stdout; `took_us` is, of
+ * `again_us`, until its transaction is too old. No transaction begins after `seconds`. The result is JSON on stdout; `took_us` is, of
  * each transaction, the time from its first request to the response to its EndTxn.
  * Positions count from the first byte of the length prefix.
  */
 #include "bytes.h"
 #include <poll.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 #include <sys/resource.h>
 
 enum {
@@ -26,7 +29,6 @@ enum {
     CONCURRENT_TRANSACTIONS = 51,
     MOST_REPLY = 4096,
     MOST_CONNECTIONS = 64,
-    PATIENCE_MS = 20000,
     ADD = 0,
     PRODUCE,
     END,
@@ -51,7 +53,7 @@ struct connection {
 static struct connection connections[MOST_CONNECTIONS];
 static int count;
 static size_t sizes[REQUESTS], error_at[REQUESTS], records_at;
-static int64_t deadline, again_ns;
+static int64_t deadline, again_ns, patience_ns;
 static uint64_t committed, capacity, refused;
 static uint32_t *took_us;
 static uint32_t crc_table[256];
@@ -115,6 +117,8 @@ static void check_reply(struct connection *c, int64_t now) {
     int error = (int16_t)(code[0] << 8 | code[1]);
     if (error == CONCURRENT_TRANSACTIONS || error == NOT_ENOUGH_REPLICAS) {
         refused++;
+        if (now - c->begun_at > patience_ns)
+            die("%s got error code %d for %g s", NAMES[c->at], error, (double)patience_ns / 1e9);
         c->again_at = now + again_ns;
     } else if (error) {
         die("%s got error code %d", NAMES[c->at], error);
@@ -148,7 +152,7 @@ static void connect_to(int port, struct connection *c, char *frames) {
 
 /* Sends again what is due; returns how long to wait for replies. */
 static int64_t send_due(int64_t now) {
-    int64_t wait = PATIENCE_MS * 1000000LL;
+    int64_t wait = patience_ns;
     for (int i = 0; i < count; i++) {
         struct connection *c = &connections[i];
         if (c->again_at && c->again_at <= now) send_request(c);
@@ -175,7 +179,7 @@ static void drive(void) {
         struct timespec most = {.tv_sec = wait / 1000000000, .tv_nsec = wait % 1000000000};
         int found = ppoll(ready, (nfds_t)count, &most, NULL);
         if (found > 0) heard_at = now_ns();
-        if (now_ns() - heard_at > PATIENCE_MS * 1000000LL) die("no reply for %d s", PATIENCE_MS / 1000);
+        if (now_ns() - heard_at > patience_ns) die("no reply for %g s", (double)patience_ns / 1e9);
         for (int i = 0; i < count && found > 0; i++)
             if (ready[i].revents) receive(&connections[i]);
     }
@@ -209,6 +213,10 @@ int main(int argc, char **argv) {
     error_at[END] = (size_t)number(argv, "end_error_at");
     records_at = (size_t)number(argv, "records_at");
     again_ns = number(argv, "again_us") * 1000;
+    patience_ns = number(argv, "patience_ms") * 1000000;
+#ifdef __linux__
+    prctl(PR_SET_TIMERSLACK, 1UL); /* else `again_us` is 50 us longer */
+#endif
     size_t size;
     char *frames = slurp(text(argv, "frames"), &size);
     if (size != (size_t)count * (sizes[ADD] + sizes[PRODUCE] + sizes[END])) die("frames of other sizes");
