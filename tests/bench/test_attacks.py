@@ -83,7 +83,9 @@ def test_arrays_that_claim_more_than_was_sent_take_no_memory(site: Site) -> None
     assert found.memory_most - found.memory_before < 16 * MB
 
 
-@pytest.mark.parametrize("key", ["offsets at once", "configs at once"])
+@pytest.mark.parametrize(
+    "key", ["offsets at once", "configs at once", "added at once", "deleted at once"]
+)
 def test_requests_with_many_elements_are_served_in_turn(site: Site, key: str) -> None:
     # The first one loads modules, and leaves room in the heap for the next.
     attack(key).perform(Target(site, 1, 60.0, say=lambda _: None))

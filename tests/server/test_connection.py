@@ -13,7 +13,12 @@ from barnabas.server.metrics.request_statistics import RequestStatistics
 from barnabas.server.network import sending
 from barnabas.server.network.connection import Connection
 from barnabas.server.network.connection_state import ConnectionState
-from barnabas.server.network.receive_buffer import FIRST_BUFFER, KEPT_BUFFER, READ_AHEAD
+from barnabas.server.network.receive_buffer import (
+    FIRST_BUFFER,
+    KEPT_BUFFER,
+    KEPT_FOR_SMALL,
+    READ_AHEAD,
+)
 from barnabas.server.network.request_memory import RequestMemory
 from barnabas.server.requests.frame_run import FrameRun
 from barnabas.wire.apis import ApiKey
@@ -139,12 +144,12 @@ def test_requests_in_a_row_that_fill_the_buffer_are_read_many_at_a_time(
 
 def test_a_buffer_for_large_requests_is_given_back_when_smaller_ones_follow(tmp_path: Path) -> None:
     async def scenario(insight: Insight) -> None:
-        await insight.create("orders")
+        await insight.create("orders", max_message_bytes=str(2 * MEGABYTE))
         client = await insight.connect()
         (connection,) = connections(insight)
         for _ in range(2):
-            await client.ask(produce(("orders", 0, batch(bytes(500_000)))))
-            assert buffered(connection) > 500_000
+            await client.ask(produce(("orders", 0, batch(bytes(KEPT_FOR_SMALL)))))
+            assert buffered(connection) > KEPT_FOR_SMALL
         await client.ask(api_versions())
         assert buffered(connection) <= READ_AHEAD
 

@@ -1,6 +1,7 @@
 """Partitions of a fetch session that rest: what makes them due, and what they cost until then."""
 
 import asyncio
+import uuid
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.ids import LeaderEpoch
+from barnabas.server.fetching import cached_partitions
 from barnabas.server.fetching.cached_partitions import CachedPartition, FetchSession, Reader
 from barnabas.server.fetching.fetch_collector import FetchCollector
 from barnabas.server.handlers import fetch as fetch_handler
@@ -452,11 +454,37 @@ def test_a_client_that_does_not_come_back_for_what_it_left_out_waits_longer_each
     session.add(wanted)
     assert session.wait_ms(500) == 500
     session.name("orders", [FetchPartition(1, 0, 1)])
-    session.forget("orders", 1)
+    session.forget("orders", [1])
     assert [session.wait_ms(500) for _ in range(9)] == [4, 8, 16, 32, 64, 128, 256, 500, 500]
     session.name("orders", [FetchPartition(1, 0, 1)])
     session.on_records_sent(wanted)
-    session.forget("orders", 1)
+    session.forget("orders", [1])
     assert session.wait_ms(500) == 4
     session.name("orders", [FetchPartition(1, 0, 1)])
     assert session.wait_ms(500) == 500, "it came back: nothing is left out"
+
+
+class CountedId(uuid.UUID):
+    """A topic id that counts how often it is hashed, which is slow."""
+
+    hashed = 0
+
+    def __hash__(self) -> int:
+        CountedId.hashed += 1
+        return super().__hash__()
+
+
+def test_partitions_are_forgotten_and_named_again_by_topic() -> None:
+    session = FetchSession(1, True, Reader(-1, False), now_ms=0)
+    topic, most = CountedId(int=7), cached_partitions.MOST_LEFT_OUT + 5
+    named = [FetchPartition(index, 0, 1) for index in range(most)]
+    CountedId.hashed = 0
+    for _ in range(2):
+        session.name(topic, named)
+        session.forget(topic, range(most))
+        assert (len(session), session.topics, session.due) == (0, {}, {})
+        assert session.wait_ms(500) < 500, "some are left out"
+    assert CountedId.hashed < 30
+    session.name(topic, named)
+    assert session.wait_ms(500) == 500, "it came back: nothing is left out"
+    assert len(session) == most

@@ -13,6 +13,7 @@ from barnabas.server.network.receive_buffer import (
     KEPT_BUFFER,
     LARGE,
     READ_AHEAD,
+    READ_TOGETHER,
     BadFrameSize,
     ReceiveBuffer,
     bad_size,
@@ -34,15 +35,17 @@ def read(buffer: ReceiveBuffer, data: memoryview, most: int) -> memoryview:
     return data[size:]
 
 
-def served(buffer: ReceiveBuffer) -> list[bytes]:
+def served(buffer: ReceiveBuffer, repeats: bool = False) -> list[bytes]:
     """All whole frames, and room for more, as a connection does it after a read."""
-    was_filled = buffer.end == buffer.capacity
+    was_filled, capacity = buffer.is_full, buffer.capacity
     frames = []
     while (frame := buffer.next_frame(MOST)) is not None:
         frames.append(bytes(frame))
+        if repeats:
+            buffer.note_repeated(len(frame))
     buffer.release()
-    if was_filled and buffer.may_read_ahead:
-        buffer.read_ahead()
+    if was_filled and buffer.larger_capacity() > buffer.capacity == capacity:
+        buffer.enlarge(buffer.larger_capacity())
     elif buffer.is_full:
         make_room(buffer)
     assert buffer.granted == buffer.capacity or buffer.start == 0
@@ -55,14 +58,15 @@ def make_room(buffer: ReceiveBuffer) -> None:
     buffer.make_room(wanted)
 
 
-def frames_of(data: bytes, reads: Sequence[int]) -> list[bytes]:
+def frames_of(data: bytes, reads: Sequence[int], repeats: bool = False) -> list[bytes]:
     """The frames of `data`, if the socket gives it in pieces of these sizes, over and over."""
+    ahead = READ_TOGETHER + 4 * LARGE if repeats else READ_AHEAD
     buffer, left, frames, turn = ReceiveBuffer(), memoryview(data), list[bytes](), 0
     while left:
         left = read(buffer, left, reads[turn % len(reads)])
-        frames += served(buffer)
+        frames += served(buffer, repeats)
         turn += 1
-        assert buffer.granted <= max(READ_AHEAD, buffer.end + GRANTED_AHEAD, buffer.end * 9 // 8)
+        assert buffer.granted <= max(ahead, buffer.end + GRANTED_AHEAD, buffer.end * 9 // 8)
     assert buffer.start == buffer.end == 0
     return frames
 
@@ -80,11 +84,46 @@ READS = st.lists(
 
 
 @settings(max_examples=150, deadline=None)
-@given(PAYLOADS, READS.filter(lambda reads: max(reads) > 500))
+@given(PAYLOADS, READS.filter(lambda reads: max(reads) > 500), st.booleans())
 def test_any_split_of_the_bytes_gives_the_same_frames(
-    payloads: list[bytes], reads: list[int]
+    payloads: list[bytes], reads: list[int], repeats: bool
 ) -> None:
-    assert frames_of(framed(payloads), reads) == payloads
+    assert frames_of(framed(payloads), reads, repeats) == payloads
+
+
+@pytest.mark.parametrize(("size", "together"), [(LARGE, 8), (2 * LARGE, 4), (4 * LARGE, 2)])
+def test_large_requests_that_repeat_are_read_together(size: int, together: int) -> None:
+    assert most_in_a_read(size, repeats=True) == together
+
+
+@pytest.mark.parametrize(("size", "repeats"), [(8 * LARGE, True), (2 * LARGE, False)])
+def test_other_large_requests_are_read_one_at_a_time(size: int, repeats: bool) -> None:
+    assert most_in_a_read(size, repeats) == 1
+
+
+@pytest.mark.parametrize(("repeats", "together"), [(True, 3), (False, 1)])
+def test_large_requests_behind_small_ones_are_read_together_if_they_repeat(
+    repeats: bool, together: int
+) -> None:
+    buffer, large = ReceiveBuffer(), framed([bytes(LARGE)])
+    buffer.enlarge(READ_AHEAD)
+    read(buffer, memoryview(large), MOST)
+    served(buffer, repeats)
+    read(buffer, memoryview(framed([b"small"]) + large[:1000]), MOST)
+    served(buffer, repeats)
+    make_room(buffer)
+    assert buffer.read_to - buffer.start == together * len(large)
+
+
+def most_in_a_read(size: int, repeats: bool) -> int:
+    """The most frames of one size that are in the buffer together, none of them in part."""
+    left = memoryview(framed([bytes(size)] * 24))
+    buffer, most = ReceiveBuffer(), 0
+    while left:
+        left = read(buffer, left, len(left))
+        most = max(most, len(served(buffer, repeats)))
+    assert buffer.start == buffer.end == 0
+    return most
 
 
 @given(st.lists(st.binary(max_size=40), max_size=20), st.integers(1, 7))

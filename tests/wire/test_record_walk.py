@@ -1,5 +1,8 @@
 """The walk over a batch's records: what passes it can be read; the same in both versions."""
 
+import ctypes
+import mmap
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -102,6 +105,75 @@ def test_every_fault_ends_the_walk(twin: ModuleType, data: bytes, count: int, fa
     assert bool(number) is bool(fault)
     assert fault in FAULTS[number]
     assert 0 <= index < count
+
+
+usual_rows = st.lists(
+    st.tuples(
+        st.integers(-9000, 9000) | st.just(0),
+        st.none() | st.binary(max_size=90),
+        st.none() | st.integers(0, 200).map(bytes) | st.integers(8000, 9000).map(bytes),
+        st.just(()) | st.just((("k", b"v"),)),
+    ),
+    min_size=1,
+    max_size=100,
+)
+mutations = st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=3)
+
+
+@given(usual_rows, mutations, st.integers(0, 40))
+def test_records_of_the_usual_form_are_judged_as_others_are(
+    twin: ModuleType, rows: list[Any], mutations: list[tuple[int, int]], cut: int
+) -> None:
+    records = [Record(n, NOW + t, k, v, h) for n, (t, k, v, h) in enumerate(rows)]
+    data = bytearray(build_batch(records)[HEADER_SIZE:])
+    for at, byte in mutations:
+        data[at % len(data)] = byte
+    data = data[: len(data) - cut] if len(data) > cut else data
+    # What needs a key takes the general way; nobody asks here who has none.
+    general = walked(twin, bytes(data), len(rows), needs_key=True)
+    assert walked(twin, bytes(data), len(rows)) == general
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[memoryview]:
+    """Bytes whose end is that of their pages: who reads beyond it is killed."""
+    system, size = ctypes.CDLL(None, use_errno=True), 8 * 16_384  # a multiple of any page size
+    system.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    pages = mmap.mmap(-1, size + mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    guard = ctypes.addressof(ctypes.c_char.from_buffer(pages, size))
+    assert system.mprotect(guard, mmap.PAGESIZE, 0) == 0
+    with memoryview(pages) as view, view[:size] as usable:
+        yield usable
+
+
+@pytest.mark.parametrize(
+    ("size", "count"), [(-1, 1), (-1, 70), (0, 70), (70, 70), (8_190, 9), (-1, 8_192)]
+)
+def test_nothing_is_read_beyond_the_end(
+    twin: ModuleType, guarded: memoryview, size: int, count: int
+) -> None:
+    value = None if size < 0 else bytes(size)
+    records = [Record(n, NOW + 100 * (n % 70), None, value) for n in range(count)]
+    whole = bytes(build_batch(records)[HEADER_SIZE:])
+    cut = [whole[:-n] + bytes([last]) for n in range(1, 13) for last in (0, 1, 0x7F, 0x80, 0xFF)]
+    # One more record, which ends within one of its numbers.
+    body = b"\0\x80\1" + varint(count) + b"\x80\1" + bytes(64) + b"\x80\1"
+    short = [whole + record(body[:n]) for n in range(len(body))]
+    short += [whole + bytes([2 * n | 0x80, 0]) + body[:n] for n in range(12)]
+    for data in cut + short:
+        view = guarded[len(guarded) - len(data) :]
+        view[:] = data
+        found = twin.walk_records(view, 0, len(view), count + 1, count, NOW)
+        assert found == walked(twin, data, count + 1)
+
+
+@pytest.mark.parametrize("count", [63, 64, 65, 8191, 8192, 8193, 20_000])
+def test_offset_deltas_of_any_length_are_checked(twin: ModuleType, count: int) -> None:
+    bodies = [b"\0\2" + varint(number) + b"\1\1\0" for number in range(count)]
+    assert walked(twin, b"".join(map(record, bodies)), count) == (0, 0, NOW + 1)
+    bodies[-1] = b"\0\2" + varint(count) + b"\1\1\0"
+    number, index, _ = walked(twin, b"".join(map(record, bodies)), count)
+    assert ("offset delta" in FAULTS[number], index) == (True, count - 1)
 
 
 def test_offset_deltas_of_a_compacted_batch_may_have_gaps(twin: ModuleType) -> None:

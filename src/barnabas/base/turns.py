@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from itertools import islice
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -36,3 +37,19 @@ class Turns:
                 self._left = AT_ONCE
                 await asyncio.sleep(0)
             yield item
+
+    async def listed(self, items: Iterable[T]) -> list[T]:
+        """A list of `items`, which may be a generator: it does its work in turns. See `in_turns`.
+
+        The cheaper form: without a turn's end it costs no more than one call.
+        """
+        found: list[T] = []
+        rest = iter(items)
+        while True:
+            before = len(found)
+            found.extend(islice(rest, self._left))
+            self._left -= max(1, len(found) - before)
+            if self._left > 0:
+                return found
+            self._left = AT_ONCE
+            await asyncio.sleep(0)

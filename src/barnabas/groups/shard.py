@@ -203,14 +203,14 @@ class GroupCoordinatorShard:
     def list_groups(
         self, states: Collection[str] = (), types: Collection[str] = ()
     ) -> list[ListedGroup]:
-        """The groups in one of the states and of one of the types; none named means all."""
-        wanted_states = {state.strip().lower() for state in states}
-        wanted_types = {group_type.strip().lower() for group_type in types}
+        """The groups in one of the states and of one of the types, which are in lower case; none
+        named means all.
+        """
         return [
             listed
             for listed in (group.listed() for group in self.groups.values())
-            if (not states or listed.state.lower() in wanted_states)
-            and (not types or listed.group_type.lower() in wanted_types)
+            if (not states or listed.state.lower() in states)
+            and (not types or listed.group_type.lower() in types)
         ]
 
     def delete(self, group_ids: Iterable[str]) -> CoordinatorResult[DeleteReply]:

@@ -15,10 +15,49 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, NamedTuple
 
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.varint import Truncated, read_uvarint, uvarint
 
 # The most elements of all arrays in a request: in memory an element takes up to 400 bytes.
 MOST_ELEMENTS: Final = 1_000_000
+# The same where a handler needs all of them for one decision, which is made in one turn of the
+# loop. In a cluster of 50,000 partitions nobody names more.
+MOST_DECIDED: Final = 100_000
+DECIDED_AT_ONCE: Final = frozenset(
+    {
+        ApiKey.JOIN_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.OFFSET_DELETE,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.DELETE_RECORDS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        ApiKey.LIST_GROUPS,
+        ApiKey.LIST_TRANSACTIONS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        ApiKey.UPDATE_FEATURES,
+    }
+)
 # As in Kafka, also where a length could be larger.
 LONGEST_STRING: Final = 0x7FFF
 
@@ -88,6 +127,11 @@ def bounded(entity: type[Any], body: memoryview, most_elements: float = math.inf
     except struct.error as e:
         raise Truncated(f"the message ends inside a length: {e}") from None
     return memoryview(_edited(body, 0, end, edits)) if edits else body
+
+
+def most_elements(key: ApiKey) -> int:
+    """The most elements in a request of this API; more are malformed."""
+    return MOST_DECIDED if key in DECIDED_AT_ONCE else MOST_ELEMENTS
 
 
 def has_more_elements(message: object, than: int) -> bool:

@@ -25,7 +25,7 @@ from kio.static.constants import EntityType
 
 from barnabas.base.errors import BarnabasError, ErrorCode
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.bounds import MOST_ELEMENTS, bounded, is_array, is_nullable, nested_entity
+from barnabas.wire.bounds import bounded, is_array, is_nullable, most_elements, nested_entity
 from barnabas.wire.control import control_request, control_response
 from barnabas.wire.message_codec import MessageCodec
 from barnabas.wire.message_schema import Entity, at_version
@@ -71,7 +71,7 @@ def read_as_sent(key: ApiKey, version: int, body: memoryview) -> Message:
     Raises  MalformedRequest, if the body is cut short or not of that schema
     """
     try:
-        return read_body(request_type(key, version), body, MOST_ELEMENTS)
+        return read_body(request_type(key, version), body, most_elements(key))
     except UNREADABLE as e:
         raise MalformedRequest(f"{key.name} v{version}: {type(e).__name__} {e}".rstrip()) from e
 

@@ -21,6 +21,7 @@ from barnabas.bench.attacks.attack_sockets import (
 ANNOUNCED: Final = 100 * MB
 SENT_EACH: Final = 20 * MB
 NAMED: Final = 100_000  # elements of one request
+MANY: Final = 90_000  # the same, where 100,000 are the most
 STALLED_S: Final = 2.0  # without a byte accepted, the broker reads no more
 MOST: Final = 2**31 - 1
 SIZES: Final = (MOST, 512 * MB, -1, -(2**31), 0, 3)
@@ -125,6 +126,20 @@ def configs_at_once(target: Target) -> Happened:
     return _asked_at_once(target, frame(32, 3, body))
 
 
+def added_at_once(target: Target) -> Happened:
+    """Each connection adds 90,000 partitions of one topic to a transaction, in a request."""
+    partitions = struct.pack(f">i{MANY}i", MANY, *range(MANY))
+    head = text("attacker") + struct.pack(">qhi", 1, 0, 1) + text(PROBED)
+    return _asked_at_once(target, frame(24, 0, head + partitions))
+
+
+def deleted_at_once(target: Target) -> Happened:
+    """Each connection deletes records of 90,000 partitions that are not there, in a request."""
+    partitions = b"".join(struct.pack(">iq", each, 0) for each in range(1, MANY + 1))
+    body = struct.pack(">i", 1) + text(PROBED) + struct.pack(">i", MANY) + partitions
+    return _asked_at_once(target, frame(21, 0, body + struct.pack(">i", 1000)))
+
+
 def _asked_at_once(target: Target, request: bytes) -> Happened:
     """All connections send the request, then read what comes back."""
     with ThreadPoolExecutor(target.count) as clients:
@@ -153,6 +168,10 @@ ATTACKS: Final = (
            offsets_at_once, 30, 3, hold_s=120.0),
     Attack("configs at once", "{count} requests that name one topic's properties 10,000 times",
            configs_at_once, 10, 2, hold_s=120.0),
+    Attack("added at once", "{count} requests that add 90,000 partitions to a transaction each",
+           added_at_once, 30, 3, hold_s=120.0),
+    Attack("deleted at once", "{count} requests that delete records of 90,000 partitions each",
+           deleted_at_once, 30, 3, hold_s=120.0),
     Attack("client ids", "{count} requests, each with another client id of 32 KB",
            client_ids, 10_000, 500),
 )  # fmt: skip

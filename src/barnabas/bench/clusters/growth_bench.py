@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Final
@@ -53,7 +54,19 @@ class Growth:
     controller_failover: float | None = None
     reassign_all: float | None = None
     metadata: float | None = None
-    longest_answer: float = 0.0
+    answer_starting: float | None = None
+    answer_metadata: float | None = None
+    answer_changing: float | None = None
+
+    @property
+    def longest_answer(self) -> float | None:
+        """The longest that a peer waited for ApiVersions, whatever went on."""
+        each = (self.answer_starting, self.answer_metadata, self.answer_changing)
+        return max((seconds for seconds in each if seconds is not None), default=None)
+
+    def note(self, answer: str, seconds: float) -> None:
+        """Keep the longest of these answers."""
+        setattr(self, answer, max(getattr(self, answer) or 0.0, seconds))
 
 
 _WAITS: Final = {
@@ -64,7 +77,10 @@ _WAITS: Final = {
     "controller_failover": "the controller's session ended until another one leads all",
     "reassign_all": "reassignment of all, until done",
     "metadata": "Metadata of all topics, best of 3",
-    "longest_answer": "longest ApiVersions answer meanwhile",
+    "answer_starting": "longest ApiVersions answer during the starts",
+    "answer_metadata": "longest ApiVersions answer during Metadata of all topics",
+    "answer_changing": "longest ApiVersions answer during reassignment and failovers",
+    "longest_answer": "longest ApiVersions answer",
 }
 
 
@@ -78,8 +94,8 @@ def growth_section(bench: Bench) -> Section:
         f" {MOST_WITH_RECORDS:,} partitions hold a record each, more are empty",
         f"{BROKERS} processes, ZooKeeper and the client share this machine's cores",
         "a failover is counted from the end of the session: the time-out before it is ZooKeeper's",
-        "longest ApiVersions answer: as a peer sees it that asks every few ms, during reassignment"
-        " and failovers",
+        "longest ApiVersions answer: as a peer sees it that asks every few ms; no loop was held"
+        " longer, and the goal is 50 ms on cores that are free",
     )
     return Section("growth", "Waits with many partitions", "Barnabas", "", _rows(measured), notes)
 
@@ -116,7 +132,8 @@ class _Run:
         if found.partitions <= MOST_WITH_RECORDS:
             fill(three.bootstrap, self._topics, records=1)
         uvloop.run(self._until_led(three.members))
-        found.metadata = uvloop.run(self._metadata())
+        with self._probing("answer_metadata", three.members[:1]):
+            found.metadata = uvloop.run(self._metadata())
         self._say("restarted")
         start = time.perf_counter()
         three.stop_together(PATIENCE_S)
@@ -128,10 +145,9 @@ class _Run:
         # Else the first one would wait for the sessions of its killed self.
         time.sleep(three.session_timeout_ms / 1000)
         found.start_after_kill = self._start()
-        with probing([member.port for member in three.members]) as probe:
+        with self._probing("answer_changing", three.members):
             self._say("reassigned")
             found.reassign_all = uvloop.run(self._reassign_all())
-        self._note(probe)
         found.broker_failover = uvloop.run(self._failover(of_controller=False))
         found.controller_failover = uvloop.run(self._failover(of_controller=True))
 
@@ -146,17 +162,25 @@ class _Run:
             self._said_at = now
             self._bench.say(f"growth: {done:,} of {self._found.partitions:,} {what}")
 
-    def _note(self, probe: Probe) -> None:
-        longest = max(each.longest_s for each in probe.found)
-        self._found.longest_answer = max(self._found.longest_answer, longest)
+    @contextmanager
+    def _probing(self, answer: str, members: Sequence[ClusterBroker]) -> Iterator[None]:
+        """Note the longest answer of these brokers during the block, also if a wait in it fails."""
+        probe: Probe | None = None
+        try:
+            with probing([member.port for member in members]) as probe:
+                yield
+        finally:
+            if probe is not None and probe.found:
+                self._found.note(answer, max(each.longest_s for each in probe.found))
 
     def _start(self) -> float:
-        start = time.perf_counter()
-        for member in self._three.members:
-            member.launch()
-        led = uvloop.run(self._until_led(self._three.members))
-        for member in self._three.members:
-            member.wait_ready(PATIENCE_S)
+        with self._probing("answer_starting", self._three.members):
+            start = time.perf_counter()
+            for member in self._three.members:
+                member.launch()
+            led = uvloop.run(self._until_led(self._three.members))
+            for member in self._three.members:
+                member.wait_ready(PATIENCE_S)
         return led - start
 
     async def _until_led(
@@ -226,12 +250,11 @@ class _Run:
             controller = await controller_of(tree)
             victim = next(m for m in three.members if (m.broker_id == controller) is of_controller)
             others = [member for member in three.members if member is not victim]
-            with probing([member.port for member in others]) as probe:
+            with self._probing("answer_changing", others):
                 victim.kill()
                 path = paths.broker_path(victim.broker_id)
                 gone = await until(_is_gone(tree.exists, path), "the end of a session")
                 led = await self._until_led(others, not_by=victim.broker_id)
-            self._note(probe)
         victim.launch()
         await asyncio.to_thread(victim.wait_ready, PATIENCE_S)
         await self._until_led(three.members)
@@ -294,4 +317,5 @@ def _rows(measured: Sequence[Growth]) -> list[ReportRow]:
 def _row(name: str, seconds: float | None) -> ReportRow:
     if seconds is None:
         return ReportRow(name, f"not measured, or longer than {PATIENCE_S:.0f} s")
-    return ReportRow(name, f"{seconds:.2f} s", numbers={"seconds": seconds})
+    shown = f"{1000 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.2f} s"
+    return ReportRow(name, shown, numbers={"seconds": seconds})

@@ -29,7 +29,7 @@ async def keep_session(
 
     The caller has the lock of the log directory, and has not registered. A failure is logged: the
     others then wait for the session timeout of a dead broker, as they do without this. The embedded
-    tree needs none of it: its sessions end with the process. Over TLS it is not done.
+    tree needs none of it: its sessions end with the process. Over TLS it is not done: decision 25.
     """
     if not config.optional_str("zookeeper.connect") or config.bool("zookeeper.ssl.client.enable"):
         return

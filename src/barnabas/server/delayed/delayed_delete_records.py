@@ -1,7 +1,7 @@
 """A DeleteRecords that waits until the logs of all live replicas begin at its offsets."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import Offset
@@ -39,23 +39,23 @@ class Deletion:
 class DelayedDeleteRecords(DelayedOperation):
     """Ends when every partition is decided; those undecided at its deadline have timed out."""
 
-    __slots__ = ("_deletions", "_replicas", "done")
+    __slots__ = ("_replicas", "_undecided", "done")
 
-    def __init__(self, replicas: Replicas, deletions: Sequence[Deletion]) -> None:
+    def __init__(self, replicas: Replicas, deletions: Iterable[Deletion]) -> None:
         super().__init__()
         self._replicas = replicas
-        self._deletions = deletions
+        self._undecided = list(deletions)
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def try_complete(self) -> bool:
-        decided = True
-        for each in self._deletions:
-            decided = each.is_decided(self._replicas) and decided
-        return decided
+        # Each of ten thousand partitions that changes must not lead to a look at all of them.
+        while self._undecided and self._undecided[-1].is_decided(self._replicas):
+            self._undecided.pop()
+        return not self._undecided
 
     def on_complete(self) -> None:
-        for each in self._deletions:
-            if each.code is None:
+        for each in self._undecided:
+            if not each.is_decided(self._replicas):
                 each.code = ErrorCode.request_timed_out
         if not self.done.done():  # else the request was cancelled
             self.done.set_result(None)

@@ -4,6 +4,7 @@ import asyncio
 
 from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.security.authorizer import Client
+from barnabas.server.delayed.large_fetch import LargeFetch, is_large
 from barnabas.server.fetching.cached_partitions import TopicKey
 from barnabas.server.fetching.fetch_collector import FetchCollector, Fetched
 from barnabas.server.fetching.fetch_responder import FetchCall, FetchResponder
@@ -52,6 +53,8 @@ class DelayedFetch(DelayedOperation):
                 return True
         context = self._call.context
         context.refresh()
+        if is_large(self._call):
+            return True  # `_respond` looks at them in turns
         fetched = self._responder.collect(self._call)
         if self._responder.is_enough(self._call, fetched):
             self._fetched = fetched
@@ -72,6 +75,8 @@ class DelayedFetch(DelayedOperation):
         fetched = self._fetched
         if fetched is None:
             self._call.context.refresh()
+            if is_large(self._call):
+                return LargeFetch(self._call, self._responder, self.pending).begin()
             fetched = self._responder.collect(self._call)
         return self._responder.respond(self._call, fetched, self.pending)
 

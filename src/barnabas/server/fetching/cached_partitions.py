@@ -233,6 +233,7 @@ class FetchSession(CachedPartitions):
     __slots__ = (
         "_count",
         "_left_out",
+        "_left_out_count",
         "_patience_ms",
         "by_id",
         "created_ms",
@@ -248,7 +249,9 @@ class FetchSession(CachedPartitions):
         self.created_ms = now_ms
         self._count = 0
         # Partitions that the client forgot, and may come back for.
-        self._left_out: set[tuple[TopicKey, int]] = set()
+        # By topic, since the hash of an id is slow.
+        self._left_out: dict[TopicKey, set[int]] = {}
+        self._left_out_count = 0
         self._patience_ms = 0
 
     def __len__(self) -> int:
@@ -265,29 +268,40 @@ class FetchSession(CachedPartitions):
         if not partitions:
             return
         known = self.topics.setdefault(topic, {})
+        left_out = self._left_out.get(topic, set()) if self._left_out else set()
         for partition in partitions:
             wanted = known.get(partition.partition)
             if wanted is None:
                 wanted = known[partition.partition] = CachedPartition(topic, partition, self)
                 self._count += 1
-                if self._left_out:
-                    self._left_out.discard((topic, partition.partition))
+                if partition.partition in left_out:
+                    left_out.discard(partition.partition)
+                    self._left_out_count -= 1
             else:
                 wanted.stir()
                 wanted.partition = partition
             self.due[wanted] = None
+        if self._left_out and not left_out:
+            self._left_out.pop(topic, None)
 
-    def forget(self, topic: TopicKey, index: int) -> None:
-        """Leave out a partition, of which the client may hold records that it has yet to use."""
-        known = self.topics.get(topic, {})
-        wanted = known.pop(index, None)
-        if wanted is None:
+    def forget(self, topic: TopicKey, indexes: Iterable[int]) -> None:
+        """Leave out partitions, of which the client may hold records that it has yet to use."""
+        known = self.topics.get(topic)
+        if known is None:
             return
-        wanted.stir()
-        self.due.pop(wanted, None)
-        self._count -= 1
-        if len(self._left_out) < MOST_LEFT_OUT:
-            self._left_out.add((topic, index))
+        left_out = self._left_out.setdefault(topic, set())
+        for index in indexes:
+            wanted = known.pop(index, None)
+            if wanted is None:
+                continue
+            wanted.stir()
+            self.due.pop(wanted, None)
+            self._count -= 1
+            if self._left_out_count < MOST_LEFT_OUT and index not in left_out:
+                left_out.add(index)
+                self._left_out_count += 1
+        if not left_out:
+            del self._left_out[topic]
         if not known:
             del self.topics[topic]
 
@@ -314,4 +328,5 @@ class FetchSession(CachedPartitions):
         self._patience_ms = max(FIRST_PATIENCE_MS, 2 * self._patience_ms)
         if self._patience_ms >= max_wait_ms:
             self._left_out.clear()
+            self._left_out_count = 0
         return min(self._patience_ms, max_wait_ms)

@@ -5,7 +5,7 @@ client that drains its partitions together never waits for one behind the others
 of the first partition is sent however large it is, so no consumer gets stuck.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -108,8 +108,32 @@ class FetchCollector:
     ) -> Fetched:
         """Locate the records of each wanted partition, as far as the limits allow."""
         fetched = Fetched([self._look(each, request, version, client) for each in context.wanted])
+        self._locate(fetched.found, 0, request, fetched)
+        return fetched
+
+    def collect_part(
+        self,
+        fetched: Fetched,
+        part: Sequence[CachedPartition],
+        behind: int,
+        request: FetchRequest,
+        version: int,
+        client: Client,
+    ) -> list[Found]:
+        """The same for a part of the wanted partitions, with so many `behind` it.
+
+        Those may all have records: their shares are left for them.
+        """
+        part_found = [self._look(each, request, version, client) for each in part]
+        self._locate(part_found, behind, request, fetched)
+        fetched.found += part_found
+        return part_found
+
+    def _locate(
+        self, part: Sequence[Found], behind: int, request: FetchRequest, fetched: Fetched
+    ) -> None:
         hungry = []
-        for found in fetched.found:
+        for found in part:
             answer = found.answer
             if found.reading is not None:
                 hungry.append(found)
@@ -120,8 +144,7 @@ class FetchCollector:
             elif found.wanted.session is not None:
                 fetched.idle.append(found)
         if hungry:
-            self._share(hungry, request, fetched)
-        return fetched
+            self._share(hungry, behind, request, fetched)
 
     def rest(self, fetched: Fetched, request: FetchRequest, version: int) -> None:
         """Let partitions with nothing new rest until they change."""
@@ -130,13 +153,13 @@ class FetchCollector:
         for found in fetched.idle:
             self._rest(found, request.replica_id, version)
 
-    def note_follower(self, request: FetchRequest, context: FetchContext) -> None:
+    def note_follower(self, request: FetchRequest, wanted: Iterable[CachedPartition]) -> None:
         """Note a follower's progress by the offsets that it fetches from."""
         led = []
-        for wanted in context.wanted:
-            leader = self._leader(wanted)
+        for each in wanted:
+            leader = self._leader(each)
             if leader is not None:
-                led.append((leader, wanted.partition))
+                led.append((leader, each.partition))
         self._follower_fetches.on_fetch(request.replica_id, led)
 
     def on_sent(self, fetched: Fetched) -> None:
@@ -163,13 +186,15 @@ class FetchCollector:
 
     # -- sharing -------------------------------------------------------------
 
-    def _share(self, hungry: Sequence[Found], request: FetchRequest, fetched: Fetched) -> None:
+    def _share(
+        self, hungry: Sequence[Found], behind: int, request: FetchRequest, fetched: Fetched
+    ) -> None:
         """Give each partition its part of the answer; what one leaves is for those behind it."""
-        left = min(request.max_bytes, self.max_bytes)
-        for behind, found in zip(range(len(hungry), 0, -1), hungry, strict=True):
+        left = min(request.max_bytes, self.max_bytes) - fetched.size
+        for sharing, found in zip(range(behind + len(hungry), behind, -1), hungry, strict=True):
             if fetched.size and left <= 0:
                 break
-            self._give(found, max(LEAST_SHARE, left // behind), left, request, fetched)
+            self._give(found, max(LEAST_SHARE, left // sharing), left, request, fetched)
             left -= found.extent.size
         if fetched.size < request.min_bytes:
             fetched.urgent = fetched.urgent or any(found.has_more for found in hungry)

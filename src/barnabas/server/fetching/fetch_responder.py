@@ -1,14 +1,17 @@
 """The response to a Fetch: records from the page cache or the disk, in one frame."""
 
+import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from barnabas.base.errors import DiskFault, ErrorCode
 from barnabas.base.failures import FailureChannel
 from barnabas.base.laws import law
 from barnabas.base.offload import Offload
+from barnabas.base.turns import in_turns
 from barnabas.security.authorizer import Client
 from barnabas.server.fetching.cached_partitions import CachedPartition, TopicKey
 from barnabas.server.fetching.fetch_collector import FetchCollector, Fetched, Found
@@ -80,6 +83,7 @@ class FetchResponder:
         self._failures = failures
         self._work = work
         self._errors = errors
+        self.turn = asyncio.Lock()  # of a part of a large fetch
 
     def collect(self, call: FetchCall) -> Fetched:
         """Locate what can be sent now; partitions with nothing new rest until they change."""
@@ -87,8 +91,29 @@ class FetchResponder:
         self._collector.rest(fetched, call.request, call.version)
         return fetched
 
+    def note_follower(self, call: FetchCall, part: Sequence[CachedPartition]) -> None:
+        """Note a follower's progress in a part of its partitions."""
+        self._collector.note_follower(call.request, part)
+
+    def collect_part(
+        self, call: FetchCall, fetched: Fetched, part: Sequence[CachedPartition], behind: int
+    ) -> list[Buffer | None]:
+        """As `collect`, for a part with so many partitions `behind` it; return its records.
+
+        They are None where the disk has to be read.
+        """
+        request, version = call.request, call.version
+        found = self._collector.collect_part(fetched, part, behind, request, version, call.client)
+        self._collector.rest(fetched, request, version)
+        fetched.idle.clear()
+        return [self._warm(each) if each.extent.size else b"" for each in found]
+
     def is_enough(self, call: FetchCall, fetched: Fetched) -> bool:
         return call.is_enough(fetched, self._collector.max_bytes)
+
+    def answer_later(self, pending: Pending, making: Awaitable[Answer]) -> Pending:
+        """Respond when `making` has made the response."""
+        return self._work.answer(pending, "api=FETCH", making)
 
     def respond(
         self, call: FetchCall, fetched: Fetched, pending: Pending | None = None
@@ -113,6 +138,21 @@ class FetchResponder:
         buffers = [await self._load(found) for found in fetched.found]
         return self._send(call, fetched, buffers)
 
+    async def respond_in_turns(
+        self, call: FetchCall, fetched: Fetched, warm: Sequence[Buffer | None]
+    ) -> Answer:
+        """The response to a fetch of many partitions; others are served while it is made."""
+        pairs = zip(fetched.found, warm, strict=True)
+        buffers = [
+            await self._load(found) if records is None else records for found, records in pairs
+        ]
+        if code := self._begin_sending(call, fetched):
+            return call.error(code)
+        sent: dict[CachedPartition, PartitionFetched] = {}
+        async for found, records in in_turns(zip(fetched.found, buffers, strict=True)):
+            self._add(call, found, records, sent)
+        return await self._offload(partial(call.response, sent))
+
     async def _load(self, found: Found) -> Buffer:
         if not found.extent.size:
             return b""
@@ -128,22 +168,38 @@ class FetchResponder:
         return b""
 
     def _send(self, call: FetchCall, fetched: Fetched, buffers: list[Buffer]) -> list[Buffer]:
-        context = call.context
-        if code := self._sessions.complete(context):
-            self._errors[code] += 1
+        if code := self._begin_sending(call, fetched):
             return call.error(code)
-        if call.request.replica_id >= 0:
-            self._collector.on_sent(fetched)
         sent: dict[CachedPartition, PartitionFetched] = {}
         for found, records in zip(fetched.found, buffers, strict=True):
-            got = found.answer._replace(records=records) if records else found.answer
-            if got.code:
-                got = _as_known(got, call.version)
-                self._errors[got.code] += 1
-            if context.is_worth_sending(found.wanted, got):
-                sent[found.wanted] = got
-            context.on_sent(found.wanted, got)
+            self._add(call, found, records, sent)
         return call.response(sent)
+
+    def _begin_sending(self, call: FetchCall, fetched: Fetched) -> ErrorCode:
+        """Update the session and the throttle; an error is all that is sent."""
+        if code := self._sessions.complete(call.context):
+            self._errors[code] += 1
+        elif call.request.replica_id >= 0:
+            self._collector.on_sent(fetched)
+        return code
+
+    def _add(
+        self,
+        call: FetchCall,
+        found: Found,
+        records: Buffer,
+        sent: dict[CachedPartition, PartitionFetched],
+    ) -> None:
+        """Add a partition to what is sent, unless the client knows all of it."""
+        context, got = call.context, found.answer
+        if records:
+            got = got._replace(records=records)
+        if got.code:
+            got = _as_known(got, call.version)
+            self._errors[got.code] += 1
+        if context.is_worth_sending(found.wanted, got):
+            sent[found.wanted] = got
+        context.on_sent(found.wanted, got)
 
 
 def _as_known(got: PartitionFetched, version: int) -> PartitionFetched:

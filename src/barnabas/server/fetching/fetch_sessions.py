@@ -14,6 +14,7 @@ from barnabas.base.clock import MonotonicTime
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.randomness import Random
 from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
+from barnabas.server.delayed.partition_purgatories import Key
 from barnabas.server.fetching.cached_partitions import (
     CacheCount,
     CachedPartition,
@@ -56,6 +57,24 @@ class FetchContext:
     @property
     def session_id(self) -> int:
         return 0 if self.session is None else self.session.session_id
+
+    @property
+    def is_superseded(self) -> bool:
+        """True if the session ended, or went on with another fetch: `complete` will refuse this."""
+        session = self.session
+        return session is not None and (session.is_closed or session.epoch != self.epoch)
+
+    def keys(self) -> list[Key]:
+        """The partitions to watch during the wait; those of repeated fetches listen themselves."""
+        if self.repeated is not None:
+            return []
+        return [wanted.key for wanted in self.wanted if wanted.key is not None]
+
+    def wait_ms(self, request: FetchRequest) -> int:
+        """The longest that the fetch may wait, from now on."""
+        if self.session is None or request.replica_id >= 0 or request.min_bytes > 1:
+            return request.max_wait_ms
+        return self.session.wait_ms(request.max_wait_ms)
 
     def refresh(self) -> None:
         """Add the partitions that became due while the fetch waited."""
@@ -140,14 +159,14 @@ class FetchSessions:
             session.name(topic, partitions)
         for forgotten in request.forgotten:
             key = _key(forgotten.name, forgotten.topic_id)
-            for index in forgotten.partitions:
-                session.forget(key, index)
+            session.forget(key, forgotten.partitions)
         self.count.cached += len(session) - before
         if not self.count.has_room(0):
             self._end(session.session_id)
             raise BrokerError(ErrorCode.fetch_session_id_not_found)
         del self._sessions[session.session_id]
         if not len(session):
+            session.close()  # a fetch of before may be under way
             return FetchContext(None, False, [])
         self._sessions[session.session_id] = session
         session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1

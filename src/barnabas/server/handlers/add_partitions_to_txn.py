@@ -22,6 +22,7 @@ from kio.schema.add_partitions_to_txn.v5.response import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.base.turns import Turns
 from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.broker import Broker
 from barnabas.server.cluster.metadata_cache import is_internal
@@ -49,29 +50,35 @@ class Added:
 
 
 async def handle(broker: Broker, request: AddPartitionsToTxnRequest, call: Call) -> Added:
+    turns = Turns()
     if call.version >= _BATCHED:
         if not call.access.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
             return Added(error_code=ErrorCode.cluster_authorization_failed)
-        codes = await asyncio.gather(
-            *(_of_broker(broker, transaction) for transaction in request.transactions)
+        asked = await turns.listed(
+            asyncio.ensure_future(_of_broker(broker, transaction, turns))
+            for transaction in request.transactions
         )
+        codes = await asyncio.gather(*asked)
         return Added(
             results_by_transaction=tuple(
-                AddPartitionsToTxnResult(
-                    transactional_id=transaction.transactional_id,
-                    topic_results=_topics(of),
-                )
-                for transaction, of in zip(request.transactions, codes, strict=True)
+                [
+                    AddPartitionsToTxnResult(
+                        transactional_id=transaction.transactional_id,
+                        topic_results=await _topics(of, turns),
+                    )
+                    for transaction, of in zip(request.transactions, codes, strict=True)
+                ]
             )
         )
-    return Added(results_by_topic_v3_and_below=_topics(await _of_client(broker, call)))
+    of_client = await _of_client(broker, call, turns)
+    return Added(results_by_topic_v3_and_below=await _topics(of_client, turns))
 
 
-async def _of_broker(broker: Broker, sent: AddPartitionsToTxnTransaction) -> Codes:
+async def _of_broker(broker: Broker, sent: AddPartitionsToTxnTransaction, turns: Turns) -> Codes:
     request = AddPartitions(
         sent.transactional_id,
         Producer(sent.producer_id, sent.producer_epoch),
-        _partitions(sent.topics),
+        await _partitions(sent.topics, turns),
         EPOCH_BUMP,
     )
     transactions = broker.transactions
@@ -80,12 +87,12 @@ async def _of_broker(broker: Broker, sent: AddPartitionsToTxnTransaction) -> Cod
     return await transactions.add_for_leader(request)
 
 
-async def _of_client(broker: Broker, call: Call) -> Codes:
+async def _of_client(broker: Broker, call: Call, turns: Turns) -> Codes:
     sent: Any = call.sent
     request = AddPartitions(
         sent.v3_and_below_transactional_id,
         Producer(sent.v3_and_below_producer_id, sent.v3_and_below_producer_epoch),
-        _partitions(sent.v3_and_below_topics),
+        await _partitions(sent.v3_and_below_topics, turns),
     )
     try:
         if not request.transactional_id:
@@ -125,20 +132,33 @@ def _denied(request: AddPartitions, access: Access) -> Codes:
     }
 
 
-def _partitions(topics: Any) -> frozenset[TopicPartition]:
+async def _partitions(topics: Any, turns: Turns) -> frozenset[TopicPartition]:
     return frozenset(
-        TopicPartition(topic.name, partition) for topic in topics for partition in topic.partitions
+        await turns.listed(
+            TopicPartition(topic.name, partition)
+            for topic in topics
+            for partition in topic.partitions
+        )
     )
 
 
-def _topics(codes: Codes) -> tuple[AddPartitionsToTxnTopicResult, ...]:
-    topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
-    for (topic, partition), code in sorted(codes.items()):
-        result = AddPartitionsToTxnPartitionResult(
-            partition_index=partition, partition_error_code=code
-        )
-        topics.setdefault(topic, []).append(result)
+async def _topics(codes: Codes, turns: Turns) -> tuple[AddPartitionsToTxnTopicResult, ...]:
+    topics: dict[str, list[tuple[int, ErrorCode]]] = {}
+    for (topic, partition), code in codes.items():
+        topics.setdefault(topic, []).append((partition, code))
     return tuple(
-        AddPartitionsToTxnTopicResult(name=name, results_by_partition=tuple(results))
-        for name, results in topics.items()
+        [
+            AddPartitionsToTxnTopicResult(
+                name=topic,
+                results_by_partition=tuple(
+                    await turns.listed(
+                        AddPartitionsToTxnPartitionResult(
+                            partition_index=partition, partition_error_code=code
+                        )
+                        for partition, code in sorted(topics[topic])
+                    )
+                ),
+            )
+            for topic in sorted(topics)
+        ]
     )

@@ -4,8 +4,6 @@ The response waits until the logs of all living replicas begin there. Followers 
 start with their next fetch, and report it with the one after that.
 """
 
-from collections.abc import Awaitable
-
 from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsRequest
 from kio.schema.delete_records.v2.response import (
     DeleteRecordsPartitionResult,
@@ -15,6 +13,7 @@ from kio.schema.delete_records.v2.response import (
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import Offset, TopicPartition
+from barnabas.base.turns import Turns
 from barnabas.server.broker import Broker
 from barnabas.server.cluster.metadata_cache import is_internal
 from barnabas.server.delayed.delayed_delete_records import DelayedDeleteRecords, Deletion
@@ -23,38 +22,45 @@ from barnabas.server.requests.dispatch import Call
 from barnabas.wire.schema import NO_THROTTLE, milliseconds
 
 
-def handle(
+async def handle(
     broker: Broker, delayed: Delayed, request: DeleteRecordsRequest, _: Call
-) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
-    deletions = {
-        TopicPartition(topic.name, asked.partition_index): _delete(broker, topic.name, asked)
-        for topic in request.topics
-        for asked in topic.partitions
-    }
-    for partition, deletion in deletions.items():
-        if deletion.code is None:
-            delayed.on_log_start(partition)
-    operation = DelayedDeleteRecords(broker.replicas, list(deletions.values()))
+) -> DeleteRecordsResponse:
+    turns = Turns()
+    deletions = dict(
+        await turns.listed(
+            _deletion(broker, delayed, topic.name, asked)
+            for topic in request.topics
+            for asked in topic.partitions
+        )
+    )
+    # Others change on their own account, and would all look at this request.
+    waiting = {each: of for each, of in deletions.items() if of.code is None}
+    operation = DelayedDeleteRecords(broker.replicas, waiting.values())
     timeout_ms = milliseconds(request.timeout)
-    if delayed.deletions.try_complete_else_watch(operation, deletions, timeout_ms):
-        return _response(request, deletions)
-
-    async def later() -> DeleteRecordsResponse:
+    if not delayed.deletions.try_complete_else_watch(operation, waiting, timeout_ms):
         await operation.done
-        return _response(request, deletions)
-
-    return later()
+    return await _response(request, deletions, turns)
 
 
-def _delete(broker: Broker, topic: str, asked: DeleteRecordsPartition) -> Deletion:
-    """Move the start of the leader's own log."""
+def _deletion(
+    broker: Broker, delayed: Delayed, topic: str, asked: DeleteRecordsPartition
+) -> tuple[TopicPartition, Deletion]:
+    """Move the start of the leader's own log; followers hear of it."""
+    partition = TopicPartition(topic, asked.partition_index)
+    deletion = _delete(broker, partition, asked.offset)
+    if deletion.code is None:
+        delayed.on_log_start(partition)
+    return partition, deletion
+
+
+def _delete(broker: Broker, partition: TopicPartition, offset: int) -> Deletion:
     try:
-        if is_internal(topic):
+        if is_internal(partition.topic):
             raise BrokerError(ErrorCode.invalid_topic_exception)
-        leader = broker.replicas.leader(topic, asked.partition_index)
+        leader = broker.replicas.leader(*partition)
         if not leader.log.config.deletes:
             raise BrokerError(ErrorCode.policy_violation)
-        return Deletion(leader, leader.delete_records_before(asked.offset))
+        return Deletion(leader, leader.delete_records_before(offset))
     except BrokerError as e:
         return Deletion(None, Offset(-1), e.code)
     except DiskFault as fault:
@@ -62,8 +68,8 @@ def _delete(broker: Broker, topic: str, asked: DeleteRecordsPartition) -> Deleti
         return Deletion(None, Offset(-1), ErrorCode.kafka_storage_error)
 
 
-def _response(
-    request: DeleteRecordsRequest, deletions: dict[TopicPartition, Deletion]
+async def _response(
+    request: DeleteRecordsRequest, deletions: dict[TopicPartition, Deletion], turns: Turns
 ) -> DeleteRecordsResponse:
     def result(partition: TopicPartition) -> DeleteRecordsPartitionResult:
         deletion = deletions[partition]
@@ -76,13 +82,17 @@ def _response(
     return DeleteRecordsResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=tuple(
-                    result(TopicPartition(topic.name, asked.partition_index))
-                    for asked in topic.partitions
-                ),
-            )
-            for topic in request.topics
+            [
+                DeleteRecordsTopicResult(
+                    name=topic.name,
+                    partitions=tuple(
+                        await turns.listed(
+                            result(TopicPartition(topic.name, asked.partition_index))
+                            for asked in topic.partitions
+                        )
+                    ),
+                )
+                for topic in request.topics
+            ]
         ),
     )

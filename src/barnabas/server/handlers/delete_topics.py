@@ -37,7 +37,13 @@ async def handle(broker: Broker, request: DeleteTopicsRequest, call: Call) -> De
         await _delete(broker, name, topic_id, call, mutations)
         async for name, topic_id in turns.each(asked, _WEIGHT)
     ]
-    responses = await asyncio.gather(*(_awaited(broker, each, timeout_ms) for each in results))
+    gone = await turns.listed(
+        asyncio.ensure_future(_gone(broker, each, timeout_ms))
+        for each in results
+        if each.error_code is ErrorCode.none
+    )
+    deleted = iter(await asyncio.gather(*gone))
+    responses = [next(deleted) if each.error_code is ErrorCode.none else each for each in results]
     return DeleteTopicsResponse(throttle_time=mutations.throttle_time(), responses=tuple(responses))
 
 
@@ -62,12 +68,10 @@ async def _delete(
     )
 
 
-async def _awaited(
+async def _gone(
     broker: Broker, result: DeletableTopicResult, timeout_ms: int
 ) -> DeletableTopicResult:
     """The result when nobody sees the topic any more, or when the client's patience ends."""
-    if result.error_code is not ErrorCode.none:
-        return result
     try:
         await broker.topics.gone(result.name, result.topic_id, timeout_ms)
     except BrokerError as e:

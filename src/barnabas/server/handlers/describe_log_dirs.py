@@ -24,7 +24,7 @@ async def handle(
 ) -> DescribeLogDirsResponse:
     turns = Turns()
     is_all = request.topics is None
-    logs = [*broker.logs, *broker.logs.futures] if is_all else _of(broker, request)
+    logs = [*broker.logs, *broker.logs.futures] if is_all else await _of(broker, request, turns)
     return DescribeLogDirsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
@@ -34,15 +34,16 @@ async def handle(
     )
 
 
-def _of(broker: Broker, request: DescribeLogDirsRequest) -> list[Log]:
+async def _of(broker: Broker, request: DescribeLogDirsRequest, turns: Turns) -> list[Log]:
     """The logs of the request's partitions: a broker may have ten thousands of others."""
-    wanted = {
+    wanted = await turns.listed(
         TopicPartition(each.topic, n) for each in request.topics or () for n in each.partitions
-    }
-    found = [
-        log for holder in (broker.logs, broker.logs.futures) for log in map(holder.get, wanted)
-    ]
-    return sorted((log for log in found if log is not None), key=lambda log: log.partition)
+    )
+    found = await turns.listed(
+        (broker.logs.get(each), broker.logs.futures.get(each)) for each in dict.fromkeys(wanted)
+    )
+    logs = (log for both in found for log in both if log is not None)
+    return sorted(logs, key=lambda log: log.partition)
 
 
 async def _log_dir(

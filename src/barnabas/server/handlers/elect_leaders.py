@@ -4,6 +4,7 @@ Version notes. Version 0 knows preferred elections only; from 1 on there are unc
 code for the whole request.
 """
 
+from collections.abc import Iterable
 from itertools import groupby
 from typing import Final
 
@@ -16,6 +17,7 @@ from kio.schema.elect_leaders.v2.response import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.base.turns import Turns
 from barnabas.controller.decide.steps import (
     ApiError,
 )
@@ -30,49 +32,54 @@ TYPES: Final = {0: Selector.PREFERRED, 1: Selector.OFFLINE_UNCLEAN}
 
 
 async def handle(broker: Broker, request: ElectLeadersRequest, _: Call) -> ElectLeadersResponse:
-    by = TYPES.get(request.election_type)
+    by, turns = TYPES.get(request.election_type), Turns()
     if by is None:
-        return _response(ErrorCode.invalid_request)
-    asked = _asked(request)
+        return await _response(turns, ErrorCode.invalid_request)
+    asked = await _asked(request, turns)
     try:
         answers = await broker.controller.ask(ElectLeaders(asked, by))
     except BrokerError as e:
         refused = () if asked is None else asked
-        return _response(e.code, [(each, e.code, e.message) for each in refused])
-    outcomes = [(each, *(answers[each] or DONE)) for each in sorted(answers)]
+        return await _response(turns, e.code, [(each, e.code, e.message) for each in refused])
+    outcomes = await turns.listed((each, *(answers[each] or DONE)) for each in sorted(answers))
     if asked is None:  # then those are left out that needed none
         outcomes = [each for each in outcomes if each[1] is not ErrorCode.election_not_needed]
-    return _response(ErrorCode.none, outcomes)
+    return await _response(turns, ErrorCode.none, outcomes)
 
 
-def _asked(request: ElectLeadersRequest) -> tuple[TopicPartition, ...] | None:
+async def _asked(request: ElectLeadersRequest, turns: Turns) -> tuple[TopicPartition, ...] | None:
     if request.topic_partitions is None:
         return None
-    return tuple(
-        dict.fromkeys(
-            TopicPartition(topic.topic, index)
-            for topic in request.topic_partitions
-            for index in topic.partitions
-        )
+    named = await turns.listed(
+        TopicPartition(topic.topic, index)
+        for topic in request.topic_partitions
+        for index in topic.partitions
     )
+    return tuple(dict.fromkeys(named))
 
 
-def _response(
-    code: ErrorCode, outcomes: list[tuple[TopicPartition, ErrorCode, str | None]] | None = None
+async def _response(
+    turns: Turns,
+    code: ErrorCode,
+    outcomes: Iterable[tuple[TopicPartition, ErrorCode, str | None]] = (),
 ) -> ElectLeadersResponse:
     return ElectLeadersResponse(
         throttle_time=NO_THROTTLE,
         error_code=code,
         replica_election_results=tuple(
-            ReplicaElectionResult(
-                topic=topic,
-                partition_result=tuple(
-                    PartitionResult(
-                        partition_id=partition.partition, error_code=each, error_message=message
-                    )
-                    for partition, each, message in results
-                ),
-            )
-            for topic, results in groupby(outcomes or (), key=lambda result: result[0].topic)
+            [
+                ReplicaElectionResult(
+                    topic=topic,
+                    partition_result=tuple(
+                        await turns.listed(
+                            PartitionResult(
+                                partition_id=at.partition, error_code=each, error_message=message
+                            )
+                            for at, each, message in results
+                        )
+                    ),
+                )
+                for topic, results in groupby(outcomes, key=lambda result: result[0].topic)
+            ]
         ),
     )

@@ -12,10 +12,12 @@ from dataclasses import replace
 from typing import Final
 
 from barnabas.base.errors import BrokerError
+from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
 from barnabas.replication.replicas import Replicas
 from barnabas.server.cluster.metadata_cache import MetadataCache
 from barnabas.server.delayed.delayed_fetch import DelayedFetch, RepeatedAt
-from barnabas.server.delayed.partition_purgatories import Delayed, Key
+from barnabas.server.delayed.large_fetch import LargeFetch, is_large
+from barnabas.server.delayed.partition_purgatories import Delayed
 from barnabas.server.fetching.cached_partitions import NamedPartitions, TopicKey
 from barnabas.server.fetching.fetch_collector import FetchCollector
 from barnabas.server.fetching.fetch_responder import FetchCall, FetchResponder
@@ -110,10 +112,15 @@ class Fetch:
         if connection.most_fetched is not None and not connection.is_follower:
             most = min(request.max_bytes, connection.most_fetched)
             request = replace(request, max_bytes=most, min_bytes=min(request.min_bytes, most))
-        if connection.is_follower:
-            self._collector.note_follower(request, context)
-            context.refresh()
         call = FetchCall(request, context, version, correlation_id, connection)
+        if is_large(call):
+            purgatory, is_follower = self._purgatory(request), connection.is_follower
+            return LargeFetch(
+                call, self._responder, waits_in=purgatory, is_follower=is_follower
+            ).begin()
+        if connection.is_follower:
+            self._collector.note_follower(request, context.wanted)
+            context.refresh()
         fetched = self._responder.collect(call)
         if request.max_wait_ms <= 0 or self._responder.is_enough(call, fetched):
             return self._responder.respond(call, fetched)
@@ -142,18 +149,14 @@ class Fetch:
 
     def _wait(self, call: FetchCall, repeated: RepeatedAt | None) -> Pending:
         """Respond when there is enough, or the time is over."""
-        request, context = call.request, call.context
-        purgatory = self._delayed.followers if request.replica_id >= 0 else self._delayed.consumers
+        purgatory = self._purgatory(call.request)
         operation = DelayedFetch(call, self._responder, repeated)
-        max_wait_ms = request.max_wait_ms
-        keys: list[Key] = []
-        if context.repeated is None:
-            keys = [wanted.key for wanted in context.wanted if wanted.key is not None]
-        elif context.session is not None and request.replica_id < 0 and request.min_bytes <= 1:
-            max_wait_ms = context.session.wait_ms(max_wait_ms)
-        context.listen(purgatory)
-        purgatory.watch(operation, keys, max_wait_ms)
+        call.context.listen(purgatory)
+        purgatory.watch(operation, call.context.keys(), call.context.wait_ms(call.request))
         return operation.pending
+
+    def _purgatory(self, request: FetchRequest) -> Purgatory[DelayedOperation]:
+        return self._delayed.followers if request.replica_id >= 0 else self._delayed.consumers
 
     def _answer_ready(self, version: int, single: SingleFetch) -> SingleAnswer:
         key = (version, single.topic, single.partition, single.read_committed)

@@ -3,6 +3,8 @@
 Version notes. Version 4 added states and a filter by state, version 5 the same for types.
 """
 
+from collections.abc import Iterable
+
 from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 
@@ -16,7 +18,7 @@ from barnabas.wire.schema import NO_THROTTLE
 def handle(broker: Broker, request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
     code, groups = ErrorCode.none, ()
     sees_all = call.access.may(Operation.DESCRIBE, ResourceType.CLUSTER, log_if_denied=False)
-    states, types = frozenset(request.states_filter), frozenset(request.types_filter)
+    states, types = _lower(request.states_filter), _lower(request.types_filter)
     try:
         groups = tuple(
             ListedGroup(
@@ -35,3 +37,7 @@ def handle(broker: Broker, request: ListGroupsRequest, call: Call) -> ListGroups
     except BrokerError as e:
         code = e.code
     return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=code, groups=groups)
+
+
+def _lower(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name.strip().lower() for name in names)

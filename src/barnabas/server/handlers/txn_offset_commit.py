@@ -20,6 +20,7 @@ from kio.schema.txn_offset_commit.v5.response import (
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.base.turns import Turns
 from barnabas.coordinator.result import Transaction
 from barnabas.groups.classic.classic_messages import CommitClaim
 from barnabas.groups.offsets.offset_messages import OffsetsReply, PartitionCommit, TopicCommits
@@ -54,7 +55,7 @@ async def handle(
         reply = await _commit(broker, request, call.version, known)
     except BrokerError as e:
         reply = OffsetsReply(error=e.code)
-    return _response(request, error_codes(reply, known))
+    return await _response(request, error_codes(reply, known))
 
 
 async def _commit(
@@ -63,7 +64,6 @@ async def _commit(
     """Raises BrokerError."""
     if not request.group_id:
         raise BrokerError(ErrorCode.invalid_group_id)
-    transaction = await _verified(broker, request, version)
     claim = CommitClaim(
         request.group_id,
         request.member_id,
@@ -72,10 +72,11 @@ async def _commit(
         is_transactional=True,
         knows_group_id_not_found=False,
     )
+    turns = Turns()
     topics = [
         TopicCommits(
             topic.name,
-            [
+            await turns.listed(
                 PartitionCommit(
                     each.partition_index,
                     each.committed_offset,
@@ -84,10 +85,12 @@ async def _commit(
                 )
                 for each in topic.partitions
                 if (topic.name, each.partition_index) in known
-            ],
+            ),
         )
         for topic in request.topics
     ]
+    # Last: nothing may come between what it finds and the append.
+    transaction = await _verified(broker, request, version)
     return await broker.groups.ask(
         request.group_id,
         lambda shard, now: shard.offsets.commit(claim, topics, now, transaction=transaction),
@@ -127,22 +130,27 @@ def _commit_error(code: ErrorCode, version: int) -> ErrorCode:
     return ErrorCode.coordinator_load_in_progress if code in _RETRIED else code
 
 
-def _response(
+async def _response(
     request: TxnOffsetCommitRequest, code_of: Callable[[str, int], ErrorCode]
 ) -> TxnOffsetCommitResponse:
+    turns = Turns()
     return TxnOffsetCommitResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=tuple(
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=code_of(topic.name, each.partition_index),
-                    )
-                    for each in topic.partitions
-                ),
-            )
-            for topic in request.topics
+            [
+                TxnOffsetCommitResponseTopic(
+                    name=topic.name,
+                    partitions=tuple(
+                        await turns.listed(
+                            TxnOffsetCommitResponsePartition(
+                                partition_index=each.partition_index,
+                                error_code=code_of(topic.name, each.partition_index),
+                            )
+                            for each in topic.partitions
+                        )
+                    ),
+                )
+                for topic in request.topics
+            ]
         ),
     )

@@ -1,12 +1,13 @@
 """WriteTxnMarkers (27): a transaction coordinator ends transactions in partitions that we lead.
 
-All markers are appended at once. The one response leaves when all of them are committed, or have
-failed.
+All markers are appended before the first is waited for. The one response leaves when all of them
+are committed, or have failed.
 
 Version notes. From version 2 on (KIP-1228) a marker names the transaction version of its
 transaction: see `check_marker` of `log/producers/producer_state.py`.
 """
 
+import asyncio
 from collections.abc import Mapping
 
 from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WriteTxnMarkersRequest
@@ -19,6 +20,7 @@ from kio.schema.write_txn_markers.v2.response import (
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.base.turns import Turns
 from barnabas.coordinator.result import TransactionEnd
 from barnabas.server.broker import Broker
 from barnabas.server.requests.dispatch import Call
@@ -29,21 +31,29 @@ from barnabas.wire.records.records import ControlType, EndTransactionMarker
 async def handle(
     broker: Broker, request: WriteTxnMarkersRequest, _: Call
 ) -> WriteTxnMarkersResponse:
-    begun = [
-        broker.markers.begin(
-            _end_of(marker),
-            [
-                TopicPartition(topic.name, each)
-                for topic in marker.topics
-                for each in topic.partition_indexes
-            ],
-        )
-        for marker in request.markers
-    ]
+    turns = Turns()
+    begun = [await _begun(broker, marker, turns) for marker in request.markers]
     results = [await written(each) for each in begun]
     return WriteTxnMarkersResponse(
-        markers=tuple(map(_result, request.markers, results)),
+        markers=tuple(
+            [
+                await _result(marker, codes, turns)
+                for marker, codes in zip(request.markers, results, strict=True)
+            ]
+        ),
     )
+
+
+async def _begun(
+    broker: Broker, marker: WritableTxnMarker, turns: Turns
+) -> "dict[TopicPartition, asyncio.Future[ErrorCode]]":
+    end = _end_of(marker)
+    parts = await turns.listed(
+        broker.markers.begin(end, (TopicPartition(topic.name, each),))
+        for topic in marker.topics
+        for each in topic.partition_indexes
+    )
+    return {at: result for part in parts for at, result in part.items()}
 
 
 def _end_of(marker: WritableTxnMarker) -> TransactionEnd:
@@ -56,21 +66,26 @@ def _end_of(marker: WritableTxnMarker) -> TransactionEnd:
     )
 
 
-def _result(
-    marker: WritableTxnMarker, codes: Mapping[TopicPartition, ErrorCode]
+async def _result(
+    marker: WritableTxnMarker, codes: Mapping[TopicPartition, ErrorCode], turns: Turns
 ) -> WritableTxnMarkerResult:
     return WritableTxnMarkerResult(
         producer_id=marker.producer_id,
         topics=tuple(
-            WritableTxnMarkerTopicResult(
-                name=topic.name,
-                partitions=tuple(
-                    WritableTxnMarkerPartitionResult(
-                        partition_index=index, error_code=codes[TopicPartition(topic.name, index)]
-                    )
-                    for index in topic.partition_indexes
-                ),
-            )
-            for topic in marker.topics
+            [
+                WritableTxnMarkerTopicResult(
+                    name=topic.name,
+                    partitions=tuple(
+                        await turns.listed(
+                            WritableTxnMarkerPartitionResult(
+                                partition_index=index,
+                                error_code=codes[TopicPartition(topic.name, index)],
+                            )
+                            for index in topic.partition_indexes
+                        )
+                    ),
+                )
+                for topic in marker.topics
+            ]
         ),
     )

@@ -90,9 +90,10 @@ sent_bytes_total counter - -
 messages_in_total counter - BrokerTopicMetrics.MessagesInPerSec
     Records that producers appended to partitions led here.
 loop_held_seconds histogram - -
-    Turns of the event loop that took longer than 100 ms. Nobody else is served meanwhile; a line
-    in the log says what ran, at DEBUG if the turn used less than 50 ms of CPU time: the machine
-    was busy then.
+    Turns of the event loop that took longer than 100 ms. Nobody else is served meanwhile; a
+    line in the log says what ran. It is a warning if the turn used 50 ms of CPU time or was
+    blocked as long, by the disk, a page fault or another thread; else the machine was busy, and
+    the line is at DEBUG.
 loop_held_longest_seconds gauge - -
     The longest of these turns since the broker started.
 request_memory_bytes gauge - SocketServer.MemoryPoolUsed

@@ -27,9 +27,9 @@ from barnabas.server.network.connection_ports import Authentication, Registry, S
 from barnabas.server.network.connection_state import NEXT, ConnectionEvent, ConnectionState
 from barnabas.server.network.known_requests import KnownRequests
 from barnabas.server.network.receive_buffer import (
+    FIRST_BUFFER,
     LARGE,
     NOTHING_RECEIVED,
-    READ_AHEAD,
     BadFrameSize,
     ReceiveBuffer,
 )
@@ -119,7 +119,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writer: SocketWriter | None = None
         self._received = NOTHING_RECEIVED
         self._memory = memory
-        self.taken = 0  # of it
+        self.taken = 0  # of it: what the buffer was granted beyond the first
         self.waits_for_memory = False
         self._read_paused = False
         self._known = KnownRequests(statistics)
@@ -243,10 +243,12 @@ class Connection(asyncio.BufferedProtocol):
         received = self._received
         received.end += nbytes
         self.last_active = self._now()
-        was_filled = received.end == received.capacity < READ_AHEAD
+        capacity = received.capacity
+        was_filled = received.end == received.read_to
         if self._state is _SERVING:
             self._serve_frames()
-        if was_filled and received.may_read_ahead and self._read_ahead():
+        # A buffer that was given back meanwhile is not made larger again.
+        if was_filled and received.capacity == capacity and self._read_ahead():
             return
         if received.end == received.read_to:
             self._make_room()
@@ -326,8 +328,8 @@ class Connection(asyncio.BufferedProtocol):
             meters.spend(known.is_produce, start - first, sent, took)
         self._repeats += served
         received.start = start
-        if last_size >= LARGE:
-            received.note_large(last_size)
+        if last_size >= LARGE:  # nearly all others are spared the call
+            received.note_repeated(last_size)
         if pending is not None:
             self._wait_for(pending)
             return True
@@ -536,14 +538,15 @@ class Connection(asyncio.BufferedProtocol):
         self._go_on_soon()
 
     def _read_ahead(self) -> bool:
-        """Double the buffer, unless memory is short."""
+        """Use a larger buffer if that saves reads, unless memory is short."""
         received = self._received
-        size = min(received.capacity, READ_AHEAD - received.capacity)
-        if not self._memory.take_to_read_ahead(size):
+        capacity = received.larger_capacity()
+        size = capacity - received.capacity
+        if not size or not self._memory.take_to_read_ahead(size):
             return False
         self.taken += size
         self._registry.watch(self)
-        received.read_ahead()
+        received.enlarge(capacity)
         return True
 
     def _give_back(self, has_served: bool) -> None:
@@ -556,11 +559,15 @@ class Connection(asyncio.BufferedProtocol):
     def _lend_buffer(self, pending: Pending) -> None:
         """Leave the buffer to a request that is still read, and receive the next one in another.
 
-        Its memory counts until then, also if the connection is lost.
+        Its memory counts until then, also if the connection is lost. So does a large copy of what
+        is received of the next ones, which nobody can refuse any more.
         """
-        taken, self.taken = self.taken, 0
+        pending.on_read = partial(self._memory.give_back, self, self.taken)
         self._received.detach()
-        pending.on_read = partial(self._memory.give_back, self, taken)
+        self.taken = self._received.granted - FIRST_BUFFER
+        if self.taken:
+            self._memory.count(self.taken)
+            self._registry.watch(self)
 
     def shrink_buffer(self) -> None:
         """Use a small buffer again: none of the requests in this one is needed any more."""

@@ -7,7 +7,7 @@ waits: the broker stops reading from it. Small requests and large ones wait in t
 order of arrival, and large ones leave the last quarter of the memory to the small ones. Requests
 that are half received could hold all memory and wait for each other. So in each lane one of them
 is excepted: it is read to its end, whatever the others hold. The memory in use is thus at most the
-limit, one small request and one large one.
+limit, one small request and one large one, and what lies behind requests that are still read.
 """
 
 from collections import deque
@@ -61,8 +61,13 @@ class RequestMemory:
         """Count a larger buffer for requests that follow each other; False if memory is short."""
         if self.is_short:
             return False
-        self._count(size)
+        self.count(size)
         return True
+
+    def count(self, size: int) -> None:
+        """Count `size` bytes more, whatever the limit: they are received already."""
+        self.taken += size
+        self.is_short = 2 * self.taken > self.limit or self.waiting > 0
 
     def take(self, receiver: RequestReceiver, size: int, request: int) -> bool:
         """Count `size` more bytes for a request of `request` bytes in all.
@@ -82,7 +87,7 @@ class RequestMemory:
         for lane in (self._small, self._large):
             if lane.excepted is receiver:
                 lane.excepted = None
-        self._count(-size)
+        self.count(-size)
         self._wake()
 
     def leave(self, receiver: RequestReceiver) -> None:
@@ -96,12 +101,8 @@ class RequestMemory:
                 lane.excepted = receiver
             if lane.excepted is not receiver:
                 return False
-        self._count(size)
+        self.count(size)
         return True
-
-    def _count(self, size: int) -> None:
-        self.taken += size
-        self.is_short = 2 * self.taken > self.limit or self.waiting > 0
 
     def _wake(self) -> None:
         for lane in (self._small, self._large):
@@ -111,4 +112,4 @@ class RequestMemory:
                     break
                 lane.waiting.popleft()
                 receiver.on_granted(size)
-        self._count(0)
+        self.count(0)

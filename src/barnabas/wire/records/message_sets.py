@@ -23,7 +23,7 @@ from barnabas.wire.records.batch import (
 )
 from barnabas.wire.records.compression import Codec, RecordsTooLarge, decompress_at_most
 from barnabas.wire.records.lz4_header import with_right_checksum
-from barnabas.wire.records.records import Record, build_batch, corrupt, read_records
+from barnabas.wire.records.records import Record, RecordWriter, corrupt, read_records
 
 # Records here become objects, so they may take less memory than those of a batch that stays bytes.
 # Of all messages of a set together: each of them may be compressed.
@@ -54,35 +54,40 @@ def batch_of(message_set: bytes | memoryview) -> bytearray:
     if len(message_set) > MAX_CONVERTED_SIZE:
         what = f"messages of {len(message_set)} bytes are more than {MAX_CONVERTED_SIZE}"
         raise BrokerError(ErrorCode.message_too_large, what)
-    records: list[Record] = []
+    records = RecordWriter()
     codec = Codec.NONE
     room = MAX_CONVERTED_SIZE
     for magic, attributes, record in _messages(message_set):
         if attributes & CODEC_MASK:
             codec = _codec(attributes)
-            value = record.value or b""
+            value = record.value
+            if not value:
+                raise _not_flat()
             if codec == Codec.LZ4 and not magic:
                 value = with_right_checksum(value)
             decompressed = _decompressed(codec, value, room)
             room -= len(decompressed)
-            inner = list(_messages(decompressed))
-            if not inner or any(nested & CODEC_MASK for _, nested, _ in inner):
-                what = "a compressed message with another, or none, in it"
-                raise BrokerError(ErrorCode.invalid_record, what)
-            records += (each for _, _, each in inner)
+            before = records.count
+            for _, nested, inner in _messages(decompressed):
+                if nested & CODEC_MASK:
+                    raise _not_flat()
+                records.add(inner)
+            if records.count == before:
+                raise _not_flat()
         else:
-            records.append(record)
-    if not records:
+            records.add(record)
+    if not records.count:
         raise corrupt("a message set without a message")
-    return build_batch(
-        [record._replace(offset=offset) for offset, record in enumerate(records)], codec=codec
-    )
+    return records.batch(codec)
+
+
+def _not_flat() -> BrokerError:
+    what = "a compressed message with another, or none, in it"
+    return BrokerError(ErrorCode.invalid_record, what)
 
 
 def _decompressed(codec: Codec, value: bytes, room: int) -> bytes:
     """The message set in a compressed message, of `room` bytes at most."""
-    if not value:
-        return b""
     try:
         return decompress_at_most(codec, value, room)
     except RecordsTooLarge:

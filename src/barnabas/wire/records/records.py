@@ -194,28 +194,64 @@ def build_batch(
         base_timestamp = delete_horizon
     if last_offset is None:
         last_offset = records[-1].offset if records else base_offset - 1
-    batch = bytearray(HEADER_SIZE)
-    batch += compress(codec, _encode(records, base_offset, base_timestamp), level)
-    try:
-        HEADER.pack_into(
-            batch,
-            0,
-            base_offset,
-            len(batch) - LOG_OVERHEAD,
-            leader_epoch,
-            MAGIC,
-            0,
-            attributes,
-            last_offset - base_offset,
-            base_timestamp,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            len(records),
+    return _with_header(
+        compress(codec, _encode(records, base_offset, base_timestamp), level),
+        (base_offset, leader_epoch, attributes, last_offset - base_offset),
+        (base_timestamp, max_timestamp),
+        (producer_id, producer_epoch, base_sequence),
+        len(records),
+    )
+
+
+class RecordWriter:
+    """Builds a batch record by record, from offset 0 on, and keeps none of them as an object.
+
+    A garbage collector would scan hundreds of thousands again and again, and hold all threads.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._data = bytearray()
+        self._base_timestamp = self._max_timestamp = NO_TIMESTAMP
+
+    def add(self, record: Record) -> None:
+        """Write the record with the next offset, whatever its own is."""
+        if not self.count:
+            self._base_timestamp = self._max_timestamp = record.timestamp
+        self._max_timestamp = max(self._max_timestamp, record.timestamp)
+        _write_record(self._data, record, self.count, self._base_timestamp)
+        self.count += 1
+
+    def batch(self, codec: Codec) -> bytearray:
+        """The batch of these records, compressed. Raises as `build_batch` does."""
+        return _with_header(
+            compress(codec, self._data),
+            (0, NO_LEADER_EPOCH, int(codec), self.count - 1),
+            (self._base_timestamp, self._max_timestamp),
+            (NO_PRODUCER_ID, _NO_PRODUCER_EPOCH, NO_SEQUENCE),
+            self.count,
         )
+
+
+def _with_header(
+    data: bytes | bytearray,
+    first: tuple[int, int, int, int],
+    timestamps: tuple[int, int],
+    producer: tuple[int, int, int],
+    count: int,
+) -> bytearray:
+    """A batch of `count` encoded records; `first` has base offset, leader epoch, attributes, and
+    last offset delta.
+    """
+    base_offset, leader_epoch, attributes, last_delta = first
+    length = HEADER_SIZE + len(data) - LOG_OVERHEAD
+    head = (base_offset, length, leader_epoch, MAGIC, 0, attributes, last_delta)
+    batch = bytearray(HEADER_SIZE)
+    try:
+        HEADER.pack_into(batch, 0, *head, *timestamps, *producer, count)
     except StructError as error:
         raise BrokerError(ErrorCode.invalid_record, f"no batch can hold this: {error}") from None
+    batch += data
     set_crc(batch)
     return batch
 
@@ -223,18 +259,22 @@ def build_batch(
 def _encode(records: Sequence[Record], base_offset: int, base_timestamp: int) -> bytearray:
     data = bytearray()
     for record in records:
-        body = bytearray(1)  # attributes
-        write_varint(body, record.timestamp - base_timestamp)
-        write_varint(body, record.offset - base_offset)
-        _write_bytes(body, record.key)
-        _write_bytes(body, record.value)
-        write_varint(body, len(record.headers))
-        for key, value in record.headers:
-            _write_bytes(body, key.encode("utf-8", "surrogateescape"))
-            _write_bytes(body, value)
-        write_varint(data, len(body))
-        data += body
+        _write_record(data, record, record.offset - base_offset, base_timestamp)
     return data
+
+
+def _write_record(data: bytearray, record: Record, delta: int, base_timestamp: int) -> None:
+    body = bytearray(1)  # attributes
+    write_varint(body, record.timestamp - base_timestamp)
+    write_varint(body, delta)
+    _write_bytes(body, record.key)
+    _write_bytes(body, record.value)
+    write_varint(body, len(record.headers))
+    for key, value in record.headers:
+        _write_bytes(body, key.encode("utf-8", "surrogateescape"))
+        _write_bytes(body, value)
+    write_varint(data, len(body))
+    data += body
 
 
 def _write_bytes(data: bytearray, field: bytes | None) -> None:
