@@ -93,7 +93,7 @@ def test_indexes_trimmed_after_the_last_append_are_flushed_too(log: Log) -> None
 
 
 def test_a_log_whose_flush_failed_takes_no_more(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was appended may be lost; a second fsync may succeed all the same."""
+    """Records may be lost by then; a second fsync may succeed all the same."""
 
     def fail(paths: Sequence[str], /) -> None:
         raise DiskFault(FOLDER, OSError(errno.EIO, "fsync failed"))

@@ -1,5 +1,6 @@
 """Requests that a producer repeats with each transaction: the same answers as from the handlers."""
 
+import asyncio
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,9 +10,11 @@ from kio.schema.end_txn.v5.response import EndTxnResponse
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.base.turns import Turns
 from barnabas.server.handlers.add_partitions_to_txn import Added, _topics
 from barnabas.server.metrics.request_statistics import RequestStatistics
 from barnabas.server.requests.repeated_transactions import RepeatedTransactions
+from barnabas.server.transactions.transaction_coordinator import Codes
 from barnabas.testing import Cluster
 from barnabas.transactions.transaction_messages import AddPartitions, EndTransaction, Producer
 from barnabas.wire.apis import APIS, ApiKey
@@ -78,7 +81,7 @@ def test_partitions_that_are_added_get_the_handlers_response(version: int) -> No
     coordinator = Coordinator()
     partitions = frozenset({TopicPartition("a", 0), TopicPartition("b", 1), TopicPartition("b", 3)})
     codes = dict.fromkeys(partitions, ErrorCode.none)
-    expected = write_response(ADD, version, 77, Added(_topics(codes)))
+    expected = write_response(ADD, version, 77, added(codes))
     assert served(coordinator, ADD, version, *[an_add(version)] * 2) == [expected] * 2
     assert coordinator.asked == [AddPartitions("till", Producer(7, 2), partitions)] * 2
 
@@ -90,6 +93,10 @@ def test_an_outcome_gets_the_handlers_response(version: int) -> None:
     expected = write_response(END, version, 77, response)
     assert served(coordinator, END, version, *[an_end(version)] * 2) == [expected] * 2
     assert coordinator.asked == [EndTransaction("till", Producer(7, 2), is_commit=True)] * 2
+
+
+def added(codes: Codes) -> Added:
+    return Added(asyncio.run(_topics(codes, Turns())))
 
 
 INTERNAL = (parts(name="__consumer_offsets", partitions=(0,)),)
@@ -134,7 +141,7 @@ def test_partitions_that_are_refused_get_the_handlers_response(version: int) -> 
     coordinator = Coordinator(ErrorCode.producer_fenced)
     code = ErrorCode.producer_fenced if version >= 2 else ErrorCode.invalid_producer_epoch
     codes = {TopicPartition(*each): code for each in (("a", 0), ("b", 1), ("b", 3))}
-    expected = write_response(ADD, version, 77, Added(_topics(codes)))
+    expected = write_response(ADD, version, 77, added(codes))
     assert served(coordinator, ADD, version, *[an_add(version)] * 2) == [expected] * 2
     assert len(coordinator.asked) == 2
 
