@@ -36,6 +36,10 @@ SWALLOWS_ALL = {
         "clean",
     ): "one log that cannot be cleaned stops no other",
     ("src/barnabas/server/network/connection.py", "_serve_frames"): "the top of a connection",
+    (
+        "src/barnabas/server/transactions/transaction_coordinator.py",
+        "_end_due",
+    ): "a bug ends the broker, as that of a task",
     ("src/barnabas/server/requests/replies.py", "_answer"): "the task behind one pending answer",
     (
         "src/barnabas/server/maintenance/housekeeping.py",

@@ -172,6 +172,9 @@ class ToyWriter:
         marker = build_marker(end.marker, now_ms, end.producer_id, end.producer_epoch)
         return self.append(partition, memoryview(marker), now_ms)
 
+    def is_sole(self, partition: TopicPartition) -> bool:
+        return self.led is not None and self.commits_at_once
+
     def when_committed(
         self,
         partition: TopicPartition,

@@ -48,7 +48,7 @@ class CommittedBroker(Broker):
 
     async def emit(self, event: str) -> None:
         def decide(shard: Counters, now: Now) -> CoordinatorResult[Count]:
-            return replace(shard.add("a", 1, now), effects=(Emit(event),))
+            return shard.add("a", 1, now)._replace(effects=(Emit(event),))
 
         await self.runtime.ask(0, decide)
 

@@ -1,11 +1,14 @@
 """When a log is flushed, what of it, and what a flush proves."""
 
+import errno
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from barnabas.base.errors import DiskFault
 from barnabas.base.ids import Offset
 from barnabas.log.log import Log
 from tests.log.batches import CONFIG, NOW, fill, open_partition
@@ -87,3 +90,22 @@ def test_indexes_trimmed_after_the_last_append_are_flushed_too(log: Log) -> None
     log.flush(NOW)
     log.roll(NOW)
     assert f"{FOLDER}/{0:020}.index" in log.start_flush().paths
+
+
+def test_a_log_whose_flush_failed_takes_no_more(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records may be lost by then; a second fsync may succeed all the same."""
+
+    def fail(paths: Sequence[str], /) -> None:
+        raise DiskFault(FOLDER, OSError(errno.EIO, "fsync failed"))
+
+    fill(log, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(log.disk, "sync_all", fail)
+        with pytest.raises(DiskFault) as failed:
+            log.flush(NOW)
+    assert log.failure is failed.value
+    with pytest.raises(DiskFault):
+        log.flush(NOW)
+    with pytest.raises(DiskFault):
+        fill(log, 1)
+    assert log.recovery_point == 0

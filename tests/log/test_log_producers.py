@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.errors import BrokerError
-from barnabas.base.ids import Offset
+from barnabas.base.ids import LeaderEpoch, Offset
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.transaction_index import decode_aborted
 from barnabas.wire.records.batch import read_header
@@ -118,3 +118,13 @@ def test_aborted_transactions_are_in_the_index_of_their_markers_segment(tmp_path
     log.truncate_to(Offset(3), NOW)
     assert list(map(index, log.segments)) == [expected[0], []]
     assert log.producers.first_undecided_offset == 2
+
+
+def test_a_marker_without_a_producer_ends_nothing(tmp_path: Path) -> None:
+    """The log knows as little of it as after it is opened again."""
+    log = open_partition(tmp_path)
+    marker = EndTransactionMarker(ControlType.COMMIT, 3)
+    batch = memoryview(build_marker(marker, NOW, -1, 0))
+    log.append_marker(batch, read_header(batch), marker, LeaderEpoch(0), NOW)
+    assert log.log_end_offset == 1
+    assert not log.producers.producers

@@ -3,6 +3,7 @@
 import asyncio
 import struct
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -185,6 +186,30 @@ class OwnPartitions:
     async def write(self, end: TransactionEnd, partitions: list[TopicPartition]) -> Results:
         assert end == TransactionEnd(5, 1, EndTransactionMarker(ControlType.COMMIT, 3))
         return dict.fromkeys(partitions, ErrorCode.none)
+
+
+class Sole(OwnPartitions):
+    """Partition A has one replica; what this broker writes to B waits for others."""
+
+    def write_at_once(self, at: TopicPartition, end: TransactionEnd) -> ErrorCode | None:
+        return ErrorCode.none if at == A else None
+
+
+@pytest.mark.parametrize(
+    ("own_id", "delay_s", "written"),
+    [(0, 0.0, {A}), (1, 0.0, set()), (0, 1.0, set())],
+    ids=["led here", "led elsewhere", "delayed by a test"],
+)
+def test_markers_that_wait_for_nothing_are_written_at_once(
+    own_id: int, delay_s: float, written: set[TopicPartition]
+) -> None:
+    config = BrokerConfig.from_properties({"listeners": "PLAINTEXT://127.0.0.1:0"})
+    others: Any = None
+    own: Any = Sole()
+    delays: Any = SimpleNamespace(marker_delay_s=lambda: delay_s)
+    metadata = cluster({0: 9092}, {A: 0, B: 0})
+    channels = MarkerChannels(BrokerId(own_id), config, metadata, others, others, own, delays)
+    assert channels.write_at_once(MARKER, {A, B}) == dict.fromkeys(written, ErrorCode.none)
 
 
 def with_leader(test: Callable[[Leader, MarkerChannels], Awaitable[None]]) -> Callable[[], None]:

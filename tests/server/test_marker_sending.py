@@ -1,6 +1,7 @@
 """A coordinator and its markers: again until they are written, and never after it resigned."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -55,7 +56,11 @@ class Channels(MarkerChannels):
     """Keeps what is sent; answers at once with `code`, if there is one."""
 
     code: ErrorCode | None = None
+    at_once: Results = field(default_factory=dict)  # of what is written at once, or refused
     sent: list[Sent] = field(default_factory=list)
+
+    def write_at_once(self, marker: Marker, partitions: Iterable[TopicPartition]) -> Results:
+        return self.at_once
 
     def write(
         self, broker_id: BrokerId, marker: Marker, partitions: frozenset[TopicPartition]
@@ -118,6 +123,14 @@ class Leading:
         ended = EndTransaction(ID, self.producer, is_commit=True)
         assert (await self.coordinator.end(ended)).error is ErrorCode.none
         await turns()
+
+    async def end_at_once(self, *partitions: TopicPartition) -> None:
+        """The same, and its markers are due in the next turn."""
+        self.producer = (await self.coordinator.init(InitProducer(ID, 60_000))).producer
+        added = AddPartitions(ID, self.producer, frozenset(partitions))
+        assert self.coordinator.add_at_once(added) is ErrorCode.none
+        ended = EndTransaction(ID, self.producer, is_commit=True)
+        assert self.coordinator.end_at_once(ended) is ErrorCode.none
 
     async def state(self) -> str:
         found = self.coordinator.describe(ID)
@@ -221,6 +234,87 @@ async def test_a_completion_that_is_not_written_is_tried_again(tmp_path: Path) -
     await asyncio.sleep(LONGEST_AGAIN_S)
     assert await leading.state() == "CompleteCommit"
     assert len(leading.channels.sent) == 1
+    await leading.close()
+
+
+@in_virtual_time
+async def test_a_marker_that_is_refused_at_once_is_sent_again_after_a_pause(tmp_path: Path) -> None:
+    """T25: what failed may be in the log; success is what a later attempt says."""
+    leading = Leading(tmp_path, ErrorCode.none)
+    leading.channels.at_once = {A: ErrorCode.kafka_storage_error}
+    await leading.lead(3)
+    await leading.end(A, B)
+    assert [each.partitions for each in leading.channels.sent] == [{B}]
+    assert await leading.state() == "PrepareCommit"
+    await asyncio.sleep(0.2)
+    first, second = leading.channels.sent
+    assert second.partitions == {A}
+    assert round(second.at_s - first.at_s, 3) == 0.1
+    assert await leading.state() == "CompleteCommit"
+    await leading.close()
+
+
+@in_virtual_time
+async def test_a_marker_that_is_fenced_at_once_ends_the_attempts(tmp_path: Path) -> None:
+    """T25"""
+    leading = Leading(tmp_path)
+    leading.channels.at_once = {A: ErrorCode.transaction_coordinator_fenced}
+    await leading.lead(3)
+    await leading.end(A)
+    await asyncio.sleep(60)
+    assert leading.channels.sent == []
+    assert await leading.state() == "PrepareCommit"
+    assert leading.coordinator.markers_waiting == 0
+    await leading.close()
+
+
+@pytest.mark.parametrize("leads_again", [True, False])
+def test_a_coordinator_that_resigns_before_its_markers_are_written_writes_none(
+    tmp_path: Path, leads_again: bool
+) -> None:
+    """T7: between the outcome and the next turn of the loop."""
+
+    @in_virtual_time
+    async def scenario() -> None:
+        leading = Leading(tmp_path)
+        await leading.lead(3)
+        await leading.end_at_once(A)
+        assert leading.coordinator.markers_waiting == 1
+        if leads_again:
+            await leading.lead(5)
+        else:
+            leading.resign()
+        await turns()
+        assert leading.coordinator.markers_waiting == leads_again
+        await asyncio.sleep(10)
+        sent = leading.channels.sent
+        assert [each.marker.coordinator_epoch for each in sent] == [5] * leads_again
+        for each in sent:
+            each.answer()
+        await turns()
+        if leads_again:
+            assert await leading.state() == "CompleteCommit"
+        await leading.close()
+
+    scenario()
+
+
+@in_virtual_time
+async def test_a_completion_waits_for_a_replica_that_is_added_before_it(tmp_path: Path) -> None:
+    """T5"""
+    leading = Leading(tmp_path)
+    await leading.lead(3)
+    await leading.end_at_once(A)
+    leading.writer.commits_at_once = False
+    await turns()
+    leading.channels.sent[0].answer()
+    await turns()
+    assert await leading.state() == "PrepareCommit"
+    again = AddPartitions(ID, leading.producer, frozenset({A}))
+    assert leading.coordinator.add_at_once(again) is None
+    leading.writer.commit()
+    await turns()
+    assert await leading.state() == "CompleteCommit"
     await leading.close()
 
 

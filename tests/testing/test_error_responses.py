@@ -85,6 +85,10 @@ PLACES: dict[ApiKey, tuple[Any, str]] = {
         of(topics=(of(name="t", partition_indexes=(3,)),)),
         "topics.partitions",
     ),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (
+        of(v3_and_below_topics=(of(name="t", partitions=(3,)),)),
+        "",
+    ),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (
         of(topics=(BY_PARTITION,)),
         "responses.partitions",
@@ -93,19 +97,27 @@ PLACES: dict[ApiKey, tuple[Any, str]] = {
 
 # The place in versions before batched requests.
 EARLIER: dict[tuple[ApiKey, int], str] = {
+    **{
+        (
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            version,
+        ): "results_by_topic_v3_and_below.results_by_partition"
+        for version in range(4)
+    },
     **{(ApiKey.FIND_COORDINATOR, version): "" for version in range(4)},
     **{(ApiKey.OFFSET_FETCH, version): "" for version in range(2, 8)},
     **{(ApiKey.OFFSET_FETCH, version): "topics.partitions" for version in range(2)},
 }
 # Earlier versions list only existing log directories.
-FIRST_WITH_A_PLACE = {ApiKey.DESCRIBE_LOG_DIRS: 3, ApiKey.ADD_PARTITIONS_TO_TXN: 4}
+FIRST_WITH_A_PLACE = {ApiKey.DESCRIBE_LOG_DIRS: 3}
+ERROR_CODES = ("error_code", "partition_error_code")
 
 
 def said(answer: Any, path: str = "") -> Iterator[tuple[str, ErrorCode]]:
     """Every error in a response, with its place."""
     for field in dataclasses.fields(answer):
         value = getattr(answer, field.name)
-        if field.name == "error_code" and value is not ErrorCode.none:
+        if field.name in ERROR_CODES and value is not ErrorCode.none:
             yield path, value
         for item in value if isinstance(value, tuple) else ():
             if dataclasses.is_dataclass(item):

@@ -7,7 +7,7 @@ Where the topic says so, records are replayed when they are committed: the state
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
@@ -33,7 +33,9 @@ from barnabas.coordinator.result import (
 from barnabas.log.log import Log
 from barnabas.purgatory.timer import Timer
 from barnabas.wire.records.batch import HEADER_SIZE
+from barnabas.wire.records.compression import Codec
 from barnabas.wire.records.records import ControlType, Record, build_batch
+from barnabas.wire.records.single_record import single_record_batch
 
 Reply = TypeVar("Reply")
 Shard = TypeVar("Shard", bound=CoordinatorShard)
@@ -101,6 +103,23 @@ class ActiveShard(Generic[Shard]):
             await self._flush(log)
         return reply
 
+    @property
+    def replies_at_once(self) -> bool:
+        return self.is_loaded and self._topic.replays_when_committed and self._commits_at_once()
+
+    def ask_at_once(self, decide: Callable[[Shard, Now], CoordinatorResult[Reply]]) -> Reply | None:
+        """The reply without a wait, where the partition has no other replica; never None itself.
+
+        None, and nothing is decided, if it has; or if records are replayed when appended. A reply
+        that refuses is final: records may have been appended that could not be flushed.
+        """
+        if not self.replies_at_once:
+            return None
+        return self._perform_at_once(decide(self.shard, self.now()))
+
+    def _commits_at_once(self) -> bool:
+        return not self._topic.awaits_replicas or self._ports.writer.is_sole(self.partition)
+
     def run(self, decide: Callable[[Shard, Now], CoordinatorResult[None]]) -> None:
         """Perform a decision that nobody waits for: now, or as soon as the shard is loaded."""
         if self.is_loaded:
@@ -123,8 +142,8 @@ class ActiveShard(Generic[Shard]):
         A result without records rests on committed state alone, and waits for nothing.
         """
         reply: asyncio.Future[Reply] = self._loop.create_future()
-        if not result.records:
-            self._settle(reply, result)
+        if not result.records or self._commits_at_once():
+            reply.set_result(self._perform_at_once(result))
             return reply
 
         def done(code: ErrorCode) -> None:
@@ -132,9 +151,7 @@ class ActiveShard(Generic[Shard]):
             if self.has_resigned:
                 return  # the reply is NOT_COORDINATOR already
             if code is ErrorCode.none:
-                self._unwritten_for = code
-                for record in result.records:
-                    self.shard.replay(record)
+                self._replay_committed(result)
                 self._settle(reply, result)
             else:
                 self._settle(reply, self._not_written(result, code))
@@ -145,14 +162,29 @@ class ActiveShard(Generic[Shard]):
         except BrokerError as e:
             self._settle(reply, self._not_written(result, e.code))
             return reply
-        if not self._topic.awaits_replicas:
-            done(ErrorCode.none)
-            return reply
         self._parked.add(reply)
         self._ports.writer.when_committed(
             self.partition, self._appended, self._topic.commit_timeout_ms, done
         )
         return reply
+
+    def _perform_at_once(self, result: CoordinatorResult[Reply]) -> Reply:
+        """The same where what is appended is committed, so that nothing waits."""
+        if result.records:
+            try:
+                for records in self._batches(result):
+                    self._append(records, result)
+            except BrokerError as e:
+                result = self._not_written(result, e.code)
+            else:
+                self._replay_committed(result)
+        self._perform_effects(result)
+        return cast(Reply, result.reply)
+
+    def _replay_committed(self, result: CoordinatorResult[Any]) -> None:
+        self._unwritten_for = ErrorCode.none
+        for record in result.records:
+            self.shard.replay(record)
 
     def _settle(self, reply: "asyncio.Future[Any]", result: CoordinatorResult[Any]) -> None:
         """Perform the effects of a result whose records are committed, or that has none."""
@@ -236,12 +268,17 @@ class ActiveShard(Generic[Shard]):
     def _append(self, records: Sequence[CoordinatorRecord], result: CoordinatorResult[Any]) -> None:
         transaction = result.transaction
         now_ms = self._ports.clock.now_ms()
-        batch = build_batch(
-            [Record(n, now_ms, key, value, ()) for n, (key, value) in enumerate(records)],
-            codec=self._topic.codec,
-            base_sequence=result.base_sequence,
-            **({} if transaction is None else _transactional(transaction)),
-        )
+        if len(records) == 1 and transaction is None and self._topic.codec is Codec.NONE:
+            key, value = records[0]
+            sequence = result.base_sequence
+            batch = single_record_batch(key, value, now_ms, base_sequence=sequence)
+        else:
+            batch = build_batch(
+                [Record(n, now_ms, key, value, ()) for n, (key, value) in enumerate(records)],
+                codec=self._topic.codec,
+                base_sequence=result.base_sequence,
+                **({} if transaction is None else _transactional(transaction)),
+            )
         try:
             self._appended = self._ports.writer.append(
                 self.partition,

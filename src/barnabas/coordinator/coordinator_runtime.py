@@ -63,6 +63,19 @@ class CoordinatorRuntime(Generic[Shard]):
         """
         return await self._loaded(partition).ask(decide)
 
+    def ask_at_once(
+        self, partition: int, decide: Callable[[Shard, Now], CoordinatorResult[Reply]]
+    ) -> Reply | None:
+        """The reply without a wait, where the partition has no other replica; None, and nothing is
+        decided, if that is not so or the shard is not loaded. A reply is never None itself.
+        """
+        active = self._active.get(partition)
+        return None if active is None else active.ask_at_once(decide)
+
+    def replies_at_once(self, partition: int) -> bool:
+        active = self._active.get(partition)
+        return active is not None and active.replies_at_once
+
     def known(self, partition: int) -> Shard:
         """The state of a partition that is loaded. With `replays_when_committed` it is committed,
         and a reply that rests on it alone waits for nothing.

@@ -79,6 +79,11 @@ class PartitionWriter(Protocol):
     def append_marker(self, partition: TopicPartition, end: TransactionEnd, now_ms: int) -> Offset:
         """Append the end marker of a transaction, as `append` does with a batch."""
 
+    def is_sole(self, partition: TopicPartition) -> bool:
+        """True if this broker leads the partition and has its only replica: what is appended is
+        committed on return, and flushed as the topic asks for.
+        """
+
     def when_committed(
         self,
         partition: TopicPartition,

@@ -4,7 +4,6 @@ A decision looks at state, request and time. The state that records hold changes
 them once they are in the log. A reply is sent when the records that it rests on are committed.
 """
 
-from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from barnabas.base.errors import BarnabasError, ErrorCode
@@ -95,8 +94,7 @@ class CanFail(Protocol):
         """The reply of the same kind that is sent if the records cannot be appended."""
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorResult(Generic[Reply]):
+class CoordinatorResult(NamedTuple, Generic[Reply]):
     """`reply` is the reply, or the Waiter that will get it.
 
     The runtime appends and replays the records, then performs the effects. Replies and answers wait

@@ -23,7 +23,7 @@ from barnabas.log.flushes import EPOCH_CHECKPOINT, Flushes
 from barnabas.log.follower_batches import check_order
 from barnabas.log.leader_epochs import LeaderEpochs
 from barnabas.log.log_reader import LogReader
-from barnabas.log.producers.producer_snapshots import ProducerSnapshots, replay
+from barnabas.log.producers.producer_snapshots import ProducerSnapshots, replay, replay_marker
 from barnabas.log.producers.producer_state import CompletedTransaction, ProducerStates
 from barnabas.log.retention import decide_deletable
 from barnabas.log.segment.active_segment import MAX_RELATIVE
@@ -31,6 +31,7 @@ from barnabas.log.segment.segment import LOG, Segment
 from barnabas.log.segment.segments import new_segment
 from barnabas.wire.produce.plain_batch import as_plain
 from barnabas.wire.records.batch import BatchHeader, headers
+from barnabas.wire.records.records import EndTransactionMarker
 
 
 class Appended(NamedTuple):
@@ -115,6 +116,19 @@ class Log(LogReader):
             replay(self.producers, header, base_offset, lambda: bytes(batch), self._completed)
         return Appended(base_offset, self.log_end_offset)
 
+    def append_marker(
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        marker: EndTransactionMarker,
+        epoch: LeaderEpoch,
+        now_ms: int,
+    ) -> Appended:
+        """Append the batch of an end marker that was checked, as `append` does."""
+        base_offset = self.append_batches([as_plain(batch, header)], epoch, now_ms)
+        replay_marker(self.producers, header, base_offset, marker, self._completed)
+        return Appended(base_offset, self.log_end_offset)
+
     def append_as_follower(self, batches: Buffer, now_ms: int) -> Appended:
         """Put batches that a leader gave offsets and epochs at the end, as they are.
 
@@ -150,10 +164,11 @@ class Log(LogReader):
         return Appended(Offset(found[0][1].base_offset), self.log_end_offset)
 
     def _completed(self, transaction: CompletedTransaction) -> None:
+        if not transaction.aborted:
+            return
         with self._writing():
             self._segments.note_aborted(transaction)
-        if transaction.aborted:
-            self.aborted_upto = Offset(transaction.last_offset)
+        self.aborted_upto = Offset(transaction.last_offset)
         self._flushes.is_directory_dirty = True
 
     def begin_leading(self, epoch: LeaderEpoch) -> None:
@@ -430,9 +445,13 @@ class Log(LogReader):
             self.recovery_point = max(self.recovery_point, flush.offset)
 
     def flush(self, now_ms: int, *, closing: bool = False) -> None:
-        """Flush everything here and now; blocks."""
-        flush = self.start_flush(closing=closing)
-        flush.run()
+        """Flush everything here and now; blocks.
+
+        Raises  DiskFault, and `failure` is set: what was appended may be lost
+        """
+        with self._writing():
+            flush = self.start_flush(closing=closing)
+            flush.run()
         self.on_flushed(flush, now_ms)
 
     def start_close(self) -> Flush:

@@ -14,6 +14,7 @@ from barnabas.server.node_state import NodeState
 from barnabas.server.requests import api_handlers
 from barnabas.server.requests.control_requests import ControlRequests
 from barnabas.server.requests.dispatch import Dispatch
+from barnabas.server.requests.repeated_transactions import RepeatedTransactions
 from barnabas.server.requests.request_throttle import Throttle
 from barnabas.wire.apis import ApiKey
 
@@ -48,6 +49,7 @@ def _dispatch(
         state.authorizer,
         Throttle(state.client_quotas, state.environment.stopwatch),
         state.replicas,
+        RepeatedTransactions(broker.transactions, state.statistics),
     )
 
 

@@ -12,6 +12,7 @@ one of the current epoch is about the current transaction. What it answers witho
 
 from barnabas.base.errors import ErrorCode
 from barnabas.transactions.transaction_messages import (
+    DONE,
     NEEDS_PRODUCER_ID,
     Decision,
     EndTransaction,
@@ -57,7 +58,7 @@ def _decide_without_bump(
         return refused(ErrorCode.concurrent_transactions)
     if metadata.state is _S.ONGOING:
         target = metadata.prepared(_prepare(request), now_ms, request.version, NO_PRODUCER_ID)
-        return Decision(ProducerReply(), target)
+        return Decision(DONE, target)
     return _answer_ended(metadata, request)
 
 

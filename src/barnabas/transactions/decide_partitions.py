@@ -3,10 +3,10 @@
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.transactions.transaction_messages import (
+    DONE,
     AddPartitions,
     Decision,
     Producer,
-    ProducerReply,
     refused,
 )
 from barnabas.transactions.transaction_metadata import TransactionMetadata
@@ -24,9 +24,9 @@ def decide_add(
         return refused(ErrorCode.concurrent_transactions)
     is_ongoing = metadata.state is TransactionState.ONGOING
     if is_ongoing and request.partitions <= metadata.partitions:
-        return Decision(ProducerReply())
+        return Decision(DONE)
     target = metadata.with_partitions(request.partitions, now_ms, request.version)
-    return Decision(ProducerReply(), target)
+    return Decision(DONE, target)
 
 
 def decide_verify(

@@ -5,7 +5,6 @@ change as pending, and refuses others.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Final, TypeVar, cast
 
 from barnabas.base.errors import ErrorCode
@@ -25,6 +24,7 @@ from barnabas.transactions.decide_end import decide_end
 from barnabas.transactions.decide_init import decide_init
 from barnabas.transactions.decide_partitions import decide_add, decide_verify
 from barnabas.transactions.transaction_messages import (
+    DONE,
     AddPartitions,
     Decision,
     EndTransaction,
@@ -122,7 +122,7 @@ class TransactionCoordinatorShard:
             ended.producer_epoch,
         ):
             return CoordinatorResult(ProducerReply(ErrorCode.producer_fenced))
-        return self._result(Decision(ProducerReply(), metadata.completed(now.wall_ms)))
+        return self._result(Decision(DONE, metadata.completed(now.wall_ms)))
 
     def on_markers(self, transactional_id: str, written: frozenset[TopicPartition]) -> None:
         """These partitions have their marker; it is soft state, which operators see."""
@@ -164,7 +164,7 @@ class TransactionCoordinatorShard:
     def on_timer(self, key: TimerKey, now: Now) -> CoordinatorResult[None]:
         """Abort transactions that last too long, or forget ids that nobody uses."""
         result = self._abort_late(now) if key == ABORT_LATE else self._expire(now)
-        return replace(result, effects=(*result.effects, self._arm(key, now)))
+        return result._replace(effects=(*result.effects, self._arm(key, now)))
 
     def _arm(self, key: TimerKey, now: Now) -> ArmTimer:
         settings = self._settings

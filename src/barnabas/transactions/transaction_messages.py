@@ -59,6 +59,7 @@ class ProducerReply:
         return ProducerReply(error)
 
 
+DONE: Final = ProducerReply()
 NEEDS_PRODUCER_ID: Final = ProducerReply(needs_producer_id=True)
 
 

@@ -22,6 +22,7 @@ LAST_EPOCH: Final = FENCING_EPOCH - 1
 EPOCH_BUMP: Final = 2
 
 _S = TransactionState
+_NONE: Final[frozenset[TopicPartition]] = frozenset()
 
 
 class TransactionMetadata(NamedTuple):
@@ -72,12 +73,20 @@ class TransactionMetadata(NamedTuple):
     def with_partitions(
         self, added: AbstractSet[TopicPartition], now_ms: int, version: int
     ) -> "TransactionMetadata":
-        return self._to(
-            _S.ONGOING,
+        self._check_entry(_S.ONGOING)
+        return TransactionMetadata(
+            self.transactional_id,
+            self.producer_id,
+            self.producer_epoch,
+            self.timeout_ms,
             now_ms,
-            partitions=self.partitions | added,
-            start_ms=self.start_ms if self.state is _S.ONGOING else now_ms,
-            client_version=version,
+            _S.ONGOING,
+            self.partitions | added if self.partitions else frozenset(added),
+            self.start_ms if self.state is _S.ONGOING else now_ms,
+            self.producer_id,
+            self.next_producer_id,
+            self.last_producer_epoch,
+            version,
         )
 
     def prepared(
@@ -85,14 +94,20 @@ class TransactionMetadata(NamedTuple):
     ) -> "TransactionMetadata":
         """Whose outcome is decided, at the request of its producer."""
         bumps = version >= EPOCH_BUMP
-        return self._to(
-            state,
+        self._check_entry(state)
+        return TransactionMetadata(
+            self.transactional_id,
+            self.producer_id,
+            self.producer_epoch + bumps,
+            self.timeout_ms,
             now_ms,
-            producer_epoch=self.producer_epoch + bumps,
-            last_producer_epoch=self.producer_epoch if bumps else self.last_producer_epoch,
-            start_ms=self.start_ms if self.state is _S.ONGOING else now_ms,
-            next_producer_id=next_producer_id,
-            client_version=version,
+            state,
+            self.partitions,
+            self.start_ms if self.state is _S.ONGOING else now_ms,
+            self.producer_id,
+            next_producer_id,
+            self.producer_epoch if bumps else self.last_producer_epoch,
+            version,
         )
 
     def fenced(self, now_ms: int, version: int) -> "TransactionMetadata":
@@ -112,13 +127,21 @@ class TransactionMetadata(NamedTuple):
         """After the last marker; a producer id whose epochs ran out gives way to the next."""
         is_commit = self.state is _S.PREPARE_COMMIT
         rotates = self.next_producer_id != NO_PRODUCER_ID
-        return self._to(
-            _S.COMPLETE_COMMIT if is_commit else _S.COMPLETE_ABORT,
+        state = _S.COMPLETE_COMMIT if is_commit else _S.COMPLETE_ABORT
+        self._check_entry(state)
+        return TransactionMetadata(
+            self.transactional_id,
+            self.next_producer_id if rotates else self.producer_id,
+            0 if rotates else self.producer_epoch,
+            self.timeout_ms,
             now_ms,
-            producer_id=self.next_producer_id if rotates else self.producer_id,
-            producer_epoch=0 if rotates else self.producer_epoch,
-            next_producer_id=NO_PRODUCER_ID,
-            partitions=frozenset(),
+            state,
+            _NONE,
+            self.start_ms,
+            self.producer_id,
+            NO_PRODUCER_ID,
+            self.last_producer_epoch,
+            self.client_version,
         )
 
     def without(self, partitions: AbstractSet[TopicPartition]) -> "TransactionMetadata":
@@ -126,15 +149,18 @@ class TransactionMetadata(NamedTuple):
         return self._replace(partitions=self.partitions - partitions)
 
     def _to(self, state: TransactionState, now_ms: int, **changed: Any) -> "TransactionMetadata":
-        if self.state not in ENTERED_FROM[state]:
-            facts = {"id": self.transactional_id, "old": self.state, "new": state}
-            law(False, "TXN-1 a transaction changes state as its table allows", **facts)
+        self._check_entry(state)
         return self._replace(
             state=state,
             last_update_ms=now_ms,
             previous_producer_id=self.producer_id,
             **changed,
         )
+
+    def _check_entry(self, state: TransactionState) -> None:
+        if self.state not in ENTERED_FROM[state]:
+            facts = {"id": self.transactional_id, "old": self.state, "new": state}
+            law(False, "TXN-1 a transaction changes state as its table allows", **facts)
 
 
 def new_metadata(

@@ -6,8 +6,9 @@ A key has version 0 and the transactional id. A value has version 0, or 1 where 
 
 import logging
 import struct
+from collections.abc import Set
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from struct import pack
 from typing import Final
 
@@ -26,6 +27,9 @@ _VERSION: Final = struct.Struct(">h")
 _HEAD: Final = struct.Struct(">hqhib")  # version, producer id, epoch, timeout, status
 _COUNT: Final = struct.Struct(">i")
 _TIMES: Final = struct.Struct(">qq")
+# The partitions of a transaction stand in two of its records; those of many are not remembered.
+FEW: Final = 8
+SHORT_ID: Final = 100  # characters; the keys of longer ids are not remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +57,16 @@ VALUE: Final = VersionedCodec(TransactionLogValue, newest=1, flexible=1)
 
 def encode_key(transactional_id: str) -> bytes:
     """Raises  BrokerError(invalid_request), if the id is longer than a record can hold."""
+    is_short = len(transactional_id) <= SHORT_ID
+    return _encode_short(transactional_id) if is_short else _encode_key(transactional_id)
+
+
+def _encode_key(transactional_id: str) -> bytes:
     encoded = as_utf8(transactional_id)
     return _VERSION.pack(KEY_VERSION) + _VERSION.pack(len(encoded)) + encoded
+
+
+_encode_short: Final = lru_cache(10_000)(_encode_key)
 
 
 def encode(metadata: TransactionMetadata, version: int) -> CoordinatorRecord:
@@ -76,24 +88,34 @@ def _encode_value(metadata: TransactionMetadata, is_flexible: bool) -> bytes:
             STATUS[metadata.state],
         )
     )
-    # Kafka writes null for a producer without a transaction.
-    has_none = metadata.state is TransactionState.EMPTY
-    topics = {} if has_none else by_topic(sorted(metadata.partitions))
-    if is_flexible:
-        value += b"\0" if has_none else uvarint(len(topics) + 1)
-        for topic, ids in topics.items():
-            name = as_utf8(topic)
-            value += uvarint(len(name) + 1) + name + uvarint(len(ids) + 1)
-            value += pack(f">{len(ids)}ix", *ids)
+    partitions = metadata.partitions
+    if metadata.state is TransactionState.EMPTY:
+        # Kafka writes null for a producer without a transaction.
+        value += b"\0" if is_flexible else _COUNT.pack(-1)
+    elif len(partitions) <= FEW:
+        value += _encode_few(partitions, is_flexible)
     else:
-        value += _COUNT.pack(-1 if has_none else len(topics))
-        for topic, ids in topics.items():
-            name = as_utf8(topic)
-            value += _VERSION.pack(len(name)) + name + pack(f">i{len(ids)}i", len(ids), *ids)
+        value += _encode_partitions(partitions, is_flexible)
     value += _TIMES.pack(metadata.last_update_ms, metadata.start_ms)
     if is_flexible:
         value += _tagged(metadata)
     return bytes(value)
+
+
+def _encode_partitions(partitions: Set[TopicPartition], is_flexible: bool) -> bytes:
+    topics = by_topic(sorted(partitions))
+    value = bytearray(uvarint(len(topics) + 1) if is_flexible else _COUNT.pack(len(topics)))
+    for topic, ids in topics.items():
+        name = as_utf8(topic)
+        if is_flexible:
+            value += uvarint(len(name) + 1) + name + uvarint(len(ids) + 1)
+            value += pack(f">{len(ids)}ix", *ids)
+        else:
+            value += _VERSION.pack(len(name)) + name + pack(f">i{len(ids)}i", len(ids), *ids)
+    return bytes(value)
+
+
+_encode_few: Final = lru_cache(1_000)(_encode_partitions)
 
 
 def _tagged(metadata: TransactionMetadata) -> bytes:

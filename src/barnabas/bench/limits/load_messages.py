@@ -7,7 +7,7 @@ instead of parsing. Positions count from the first byte of a frame's length pref
 
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -79,13 +79,20 @@ def batch_of(size: int) -> LoadBatch:
         records.append(record(len(records), b"v" * RECORD_BYTES))
         room -= len(records[-1])
     records.append(last_record(len(records), room))
+    return batch_with(records)
+
+
+def batch_with(
+    records: Sequence[bytes], attributes: int = 0, producer_id: int = -1, epoch: int = -1
+) -> LoadBatch:
+    """A batch of these records; that of a producer is its first one."""
     now_ms = time.time_ns() // 1_000_000
-    checked = struct.pack(
-        ">hiqqqhii", 0, len(records) - 1, now_ms, now_ms, -1, -1, -1, len(records)
-    )
-    checked += b"".join(records)
+    count, sequence = len(records), -1 if producer_id < 0 else 0
+    numbers = (attributes, count - 1, now_ms, now_ms, producer_id, epoch, sequence, count)
+    checked = struct.pack(">hiqqqhii", *numbers) + b"".join(records)
+    size = BATCH_OVERHEAD + sum(map(len, records))
     head = struct.pack(">qiibI", 0, size - 12, -1, 2, crc32c(checked))
-    return LoadBatch(head + checked, len(records))
+    return LoadBatch(head + checked, count)
 
 
 def compact_string(text: str) -> bytes:
@@ -107,9 +114,16 @@ def framed(content: bytes, size: int | None = None) -> bytes:
     return struct.pack(">i", len(content) if size is None else size) + content
 
 
-def produce(batch: LoadBatch, topic_name: str = TOPIC, acks: int = 1) -> Exchange:
+def produce(
+    batch: LoadBatch,
+    topic_name: str = TOPIC,
+    acks: int = 1,
+    version: int = 9,
+    transactional_id: str | None = None,
+) -> Exchange:
     """Produce of one batch to one partition."""
-    head = request_head(0, 9) + b"\0" + struct.pack(">hi", acks, 30_000)
+    named = b"\0" if transactional_id is None else compact_string(transactional_id)
+    head = request_head(0, version) + named + struct.pack(">hi", acks, 30_000)
     topic = b"\2" + compact_string(topic_name) + b"\2"
     before = head + topic + bytes(4) + uvarint(len(batch.content) + 1)
     reply_head = bytes(5) + b"\2" + compact_string(topic_name) + b"\2" + bytes(4)

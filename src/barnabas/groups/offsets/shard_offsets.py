@@ -5,7 +5,6 @@ offsets.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.ids import TopicPartition
@@ -56,8 +55,8 @@ class ShardOffsets:
         if error is not ErrorCode.none:
             return CoordinatorResult(OffsetsReply(error=error))
         decided = self._offsets.decide_commit(claim.group_id, topics, now.wall_ms, retention_ms)
-        return replace(
-            decided, effects=self._keep_alive(group, claim, now), transaction=transaction
+        return decided._replace(
+            effects=self._keep_alive(group, claim, now), transaction=transaction
         )
 
     def _keep_alive(

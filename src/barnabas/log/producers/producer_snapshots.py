@@ -9,7 +9,7 @@ from barnabas.log.producers.producer_snapshot import CorruptSnapshot
 from barnabas.log.producers.producer_state import CompletedTransaction, ProducerStates
 from barnabas.log.segment.segments import Segments
 from barnabas.wire.records.batch import BatchHeader
-from barnabas.wire.records.records import ControlType, read_marker
+from barnabas.wire.records.records import ControlType, EndTransactionMarker, read_marker
 
 SUFFIX = ".snapshot"
 
@@ -104,12 +104,25 @@ def replay(
     if not header.is_control:
         producers.apply(header, base_offset, header.max_timestamp)
     elif marker := read_marker(load()):
-        ended = producers.apply_marker(
-            header,
-            base_offset,
-            header.max_timestamp,
-            coordinator_epoch=marker.coordinator_epoch,
-            aborted=marker.control_type is ControlType.ABORT,
-        )
-        if ended is not None:
-            completed(ended)
+        replay_marker(producers, header, base_offset, marker, completed)
+
+
+def replay_marker(
+    producers: ProducerStates,
+    header: BatchHeader,
+    base_offset: int,
+    marker: EndTransactionMarker,
+    completed: Callable[[CompletedTransaction], None],
+) -> None:
+    """Apply an end marker that is in the log; one without a producer ends nothing."""
+    if header.producer_id < 0:
+        return
+    ended = producers.apply_marker(
+        header,
+        base_offset,
+        header.max_timestamp,
+        coordinator_epoch=marker.coordinator_epoch,
+        aborted=marker.control_type is ControlType.ABORT,
+    )
+    if ended is not None:
+        completed(ended)

@@ -329,12 +329,15 @@ class LeaderReplica:
                 DiskFault, nothing appended
         """
         if header is None:
-            # The first batch of a transaction, which has a guard, is more than an append.
-            if self.is_plain and guard is None:
-                plain = judge_plain(records, 0, len(records), self.largest, True)
-                given = None if plain is None else self.append_plain([plain], now_ms)
-                if given is not None:
-                    return Appended(given, self.log.log_end_offset)
+            is_plain = self.is_plain
+            plain = judge_plain(records, 0, len(records), self.largest, True) if is_plain else None
+            if plain is not None and guard is not None:
+                # The first batch of a transaction is more than an append.
+                begins = read_header(records)
+                return self._append_validated(records, begins, now_ms, guard, from_client)
+            given = None if plain is None else self.append_plain([plain], now_ms)
+            if given is not None:
+                return Appended(given, self.log.log_end_offset)
             if not from_client and self._takes_as_made(records):
                 made = read_header(records)
                 return self._append_validated(records, made, now_ms, guard, from_client)
@@ -378,7 +381,7 @@ class LeaderReplica:
         records = memoryview(build_marker(marker, now_ms, producer_id, producer_epoch))
         header = read_header(records)
         self.log.producers.check_marker(header, marker.coordinator_epoch, transaction_version)
-        appended = self.log.append(records, header, self.epoch, now_ms)
+        appended = self.log.append_marker(records, header, marker, self.epoch, now_ms)
         self._on_appended()
         return appended
 
@@ -427,8 +430,9 @@ class LeaderReplica:
                 return Appended(Offset(before.base_offset), Offset(before.last_offset + 1), time_ms)
         appended = self.log.append(records, header, self.epoch, now_ms)
         self._on_appended()
-        time_ms = header.max_timestamp if header.log_append_time else -1
-        return appended._replace(log_append_time_ms=time_ms)
+        if header.log_append_time:
+            return appended._replace(log_append_time_ms=header.max_timestamp)
+        return appended
 
     def _on_appended(self) -> None:
         """Move the high watermark with the end of the log, if no other replica is in sync."""

@@ -94,6 +94,12 @@ class MetadataCache:
         known = self._by_name.get(topic)
         return known is not None and partition in known.partitions
 
+    def leader(self, topic: str, partition: int) -> BrokerId:
+        """NO_LEADER also of a partition that is not known."""
+        known = self._by_name.get(topic)
+        image = None if known is None else known.partitions.get(partition)
+        return NO_LEADER if image is None else image.leader
+
     def topic_by_id(self, topic_id: uuid.UUID) -> TopicImage | None:
         return self._by_id.get(topic_id)
 

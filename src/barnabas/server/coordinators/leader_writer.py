@@ -45,6 +45,10 @@ class LeaderWriter:
         self._delayed.on_append(leader)
         return appended.end
 
+    def is_sole(self, partition: TopicPartition) -> bool:
+        leader = self._replicas.find(*partition)
+        return leader is not None and leader.is_sole
+
     def when_committed(
         self,
         partition: TopicPartition,

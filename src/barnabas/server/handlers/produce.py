@@ -28,6 +28,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.offload import Offload
 from barnabas.base.turns import AT_ONCE, in_turns
 from barnabas.log.log import Appended
+from barnabas.log.producers.verification import VerificationGuard
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.security.acls import Operation, ResourceType
@@ -136,14 +137,14 @@ class Produce:
             and self._is_usual(single, connection)
         ):
             leader = self._replicas.find(single.topic, single.partition)
-            if (
-                leader is not None
-                and leader.is_plain
-                and not leader.must_block(single.records)
-                and not begins_transaction(leader, single)
-            ):
-                with suppress(RecordsTooLarge):
-                    return self._single(version, correlation_id, single, leader, frame, connection)
+            if leader is not None and leader.is_plain and not leader.must_block(single.records):
+                begins = begins_transaction(leader, single)
+                guard = self._transactions.verified(version, single, leader) if begins else None
+                if guard is not None or not begins:
+                    with suppress(RecordsTooLarge):
+                        return self._single(
+                            version, correlation_id, single, leader, frame, connection, guard
+                        )
         # The whole request is read before any of it is appended: a malformed one leaves no trace.
         request = read_produce(version, frame, position) if single is None else whole(single)
         headers = transactional_headers(request)
@@ -271,8 +272,11 @@ class Produce:
         leader: LeaderReplica,
         frame: memoryview,
         connection: Connection,
+        guard: VerificationGuard | None = None,
     ) -> bytes | Pending | None:
         """One batch for one partition that asks for nothing special: the case to be fast in.
+
+        The first batch of a transaction has the `guard` with which it was verified.
 
         Raises  RecordsTooLarge, nothing appended, for records that a thread should look at
         """
@@ -281,14 +285,14 @@ class Produce:
             if acks == ALL and not leader.is_sole:
                 leader.check_in_sync()
             now_ms = self._clock.now_ms()
-            appended = leader.append(records, now_ms, max_decompressed=SMALL_RECORDS)
+            appended = leader.append(records, now_ms, max_decompressed=SMALL_RECORDS, guard=guard)
         except RecordsTooLarge:
             raise
         except (BrokerError, DiskFault) as e:
             refused = self._append.refused(partition, e)
             return self._reply(version, correlation_id, acks, [(topic, [refused])])
         self._delayed.on_append(leader)
-        if acks:
+        if acks and guard is None:
             self._offer_shortcut(version, frame, single, connection)
         return self._acknowledge(version, correlation_id, leader, appended, acks, timeout_ms)
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from barnabas.base.errors import BarnabasError, LawBroken
 from barnabas.base.offload import InlineOffload, Offload
@@ -51,6 +51,7 @@ _HEADER = struct.Struct(">hhih")
 # Larger requests, and responses with more elements, are decoded and encoded in a thread.
 LARGE_REQUEST: Final = 32 * 1024
 LARGE_RESPONSE: Final = 1000
+_REPEATED: Final = frozenset(map(int, REPEATED))  # by plain numbers, as in `Dispatch`
 # These wait for other clients; what they bring is bounded with its group.
 _WAIT_FOR_CLIENTS: Final = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
 
@@ -77,6 +78,13 @@ FrameHandler = Callable[[int, int, memoryview, int, Connection], Reply]
 MessageHandler = Callable[[Any, Call], Any | Awaitable[Any]]
 
 
+class RepeatedRequests(Protocol):
+    """Serves messages that come again and again, byte for byte."""
+
+    def serve(self, key: int, version: int, correlation_id: int, body: memoryview) -> bytes | None:
+        """The response; None leaves it to the handler, and nothing was done."""
+
+
 class Dispatch:
     """Serves frames with the handlers it was given; an API without one is not served."""
 
@@ -92,8 +100,12 @@ class Dispatch:
         authorizer: Authorizer | None = None,
         throttle: Throttle | None = None,
         replicas: Replicas | None = None,
+        repeated: RepeatedRequests | None = None,
     ) -> None:
-        """`replicas` know whether the records of a partition are for old clients, too."""
+        """`replicas` know whether the records of a partition are for old clients, too.
+
+        `repeated` is asked before a message handler, where neither rights nor quotas are looked at.
+        """
         self._served = tuple(sorted({**frame_handlers, **message_handlers}))
         # By plain numbers, which are found without comparing them as enum members.
         self._apis = {int(key): APIS[key] for key in self._served}
@@ -107,6 +119,7 @@ class Dispatch:
         self._authorizer = authorizer
         self._throttle = throttle
         self._replicas = Replicas() if replicas is None else replicas
+        self._repeated = repeated
         self._rewriting = asyncio.Lock()
         self._large = LargeRequests()
 
@@ -149,6 +162,15 @@ class Dispatch:
             return self._metered(
                 self._throttle, handler, version, correlation_id, frame, position, connection
             )
+        if (
+            key in _REPEATED
+            and self._repeated is not None
+            and self._authorizer is None
+            and (self._throttle is None or not self._throttle.is_used)
+        ):
+            answer = self._repeated.serve(key, version, correlation_id, frame[position:])
+            if answer is not None:
+                return answer
         client_id = _client_id(frame, length)
         return self._message(
             ApiKey(key), version, correlation_id, client_id, frame[position:], connection

@@ -20,6 +20,7 @@ _SAME: Final = (
     ("partition_index", "partition", "index", "partition_id"),
     ("name", "topic", "topic_name", "key", "group_id"),
 )
+_ERROR_CODES: Final = ("error_code", "partition_error_code")
 # Fields that Kafka sets beside an error, where they differ from the default.
 _WHERE_AN_ERROR_IS: Final = {
     "records": b"",
@@ -67,7 +68,8 @@ def marked(answer: Message, code: ErrorCode) -> Message:
 def _reflect(target: type[Message], asked: Any, code: ErrorCode, whole: bool) -> Reflected:
     found: dict[str, Any] = {}
     hints = typing.get_type_hints(target)
-    says_it = whole and "error_code" in hints
+    error_code = next((name for name in _ERROR_CODES if name in hints), None)
+    says_it = whole and error_code is not None
     for name, hint in hints.items():
         nested = nested_entity(hint)
         if name in _WHERE_AN_ERROR_IS:
@@ -79,10 +81,10 @@ def _reflect(target: type[Message], asked: Any, code: ErrorCode, whole: bool) ->
             if any(part.says_it for part in parts):
                 found[name] = tuple(part.part for part in parts)
     says_it = says_it or any(isinstance(value, tuple) for value in found.values())
-    if "error_code" in hints and (whole or not says_it):
-        found["error_code"], says_it = code, True
-    elif "error_code" in hints:
-        found["error_code"] = ErrorCode.none
+    if error_code is not None and (whole or not says_it):
+        found[error_code], says_it = code, True
+    elif error_code is not None:
+        found[error_code] = ErrorCode.none
     return Reflected(SimpleNamespace(**found), says_it)
 
 

@@ -5,7 +5,7 @@ Markers for partitions that this broker leads need no request: they are written 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.base.errors import ErrorCode, PeerGone
@@ -189,6 +189,21 @@ class MarkerChannels:
             channel.task.add_done_callback(self._on_end)
             self._channels[broker_id] = channel
         return channel.write(marker, partitions)
+
+    def write_at_once(self, marker: Marker, partitions: Iterable[TopicPartition]) -> Results:
+        """Write the markers that have to wait for nothing; returns the error code of each.
+
+        Their partitions are led here, have no other replica, and are not of `__consumer_offsets`.
+        """
+        if self._delays is not None and self._delays.marker_delay_s():
+            return {}
+        end, metadata, own_id = marker.end, self._metadata, self._broker_id
+        return {
+            each: code
+            for each in sorted(partitions)
+            if metadata.leader(*each) == own_id
+            and (code := self._own.write_at_once(each, end)) is not None
+        }
 
     async def _write_here(self, marker: Marker, partitions: frozenset[TopicPartition]) -> Results:
         if self._delays is not None and (delay_s := self._delays.marker_delay_s()):

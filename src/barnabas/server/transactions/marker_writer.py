@@ -48,6 +48,24 @@ class MarkerWriter:
         """The error code of each partition, once its marker is committed."""
         return await written(self.begin(end, partitions))
 
+    def write_at_once(self, at: TopicPartition, end: TransactionEnd) -> ErrorCode | None:
+        """Append a marker that is committed on return; its error code.
+
+        None, and nothing was tried, if it would have to wait. A marker that was tried and failed
+        may be in the log all the same.
+        """
+        ports = self._ports
+        if at.topic == OFFSETS_TOPIC or not ports.writer.is_sole(at):
+            return None
+        try:
+            ports.writer.append_marker(at, end, ports.clock.now_ms())
+        except BrokerError as e:
+            return e.code
+        except DiskFault as fault:
+            ports.failures.disk_failed(fault)
+            return ErrorCode.kafka_storage_error
+        return ErrorCode.none
+
     def _append(self, at: TopicPartition, end: TransactionEnd) -> "asyncio.Future[ErrorCode]":
         result: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 

@@ -1,7 +1,8 @@
 """The transaction coordinator of this broker: finds coordinators, and asks the shards it leads.
 
-When the outcome of a transaction is committed, a task of its own writes the markers, again and
-again at the leader of then, and completes the transaction when the last one is written.
+When the outcome of a transaction is committed, the next turn of the loop writes the markers and
+completes the transaction. If one has to wait, or is refused, a task goes on: again and again at the
+leader of then, until the last one is written.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import Final, TypeAlias
 
+from barnabas.base.at_once import at_once
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.base.safeguards import Safeguards
@@ -31,6 +33,7 @@ from barnabas.server.transactions.marker_targets import (
     decide_targets,
     outcome_of,
 )
+from barnabas.server.transactions.marker_writer import Results
 from barnabas.server.transactions.transaction_topic import (
     REPLICATION_FACTOR,
     TRANSACTION_TOPIC,
@@ -103,6 +106,8 @@ class TransactionCoordinator:
         # The tasks that write markers, by partition and coordinator epoch.
         self._endings: dict[tuple[int, int], set[asyncio.Task[None]]] = {}
         self._ending: dict[str, asyncio.Task[None]] = {}  # the last one of each id
+        # Outcomes whose markers are written in the next turn of the loop, behind the response.
+        self._due: dict[str, tuple[int, WriteMarkers]] = {}
 
     def _new_shard(self, epoch: int) -> TransactionCoordinatorShard:
         config = self._configs.broker
@@ -165,12 +170,50 @@ class TransactionCoordinator:
         reply = await self._runtime.ask(partition, lambda shard, now: shard.add(request, now))
         return reply.error
 
+    def replies_at_once(self, transactional_id: str) -> bool:
+        """True where requests of this id wait for no replica, and its shard is loaded."""
+        try:
+            return self._runtime.replies_at_once(self._partition_of(transactional_id))
+        except BrokerError:
+            return False
+
+    def add_at_once(self, request: AddPartitions) -> ErrorCode | None:
+        """Add partitions; `none` if they are added, which is committed.
+
+        Markers of the last transaction that are due are written first. None, and nothing is
+        decided, if they or the request have to wait, or a partition is unknown. A refusal must not
+        be asked for again in its stead: its record may have been appended, but not flushed.
+        """
+        if not all(self._metadata.has_partition(*each) for each in request.partitions):
+            return None
+        self._end_due(request.transactional_id)
+        if request.transactional_id in self._ending:
+            return None
+        return self._at_once(request.transactional_id, lambda shard, now: shard.add(request, now))
+
+    def end_at_once(self, request: EndTransaction) -> ErrorCode | None:
+        """Commit or abort, if that has to wait for nothing; the rest is as in `add_at_once`."""
+        return self._at_once(request.transactional_id, lambda shard, now: shard.end(request, now))
+
+    def _at_once(
+        self,
+        transactional_id: str,
+        decide: Callable[[TransactionCoordinatorShard, Now], CoordinatorResult[ProducerReply]],
+    ) -> ErrorCode | None:
+        try:
+            partition = self._partition_of(transactional_id)
+        except BrokerError:
+            return None
+        reply = self._runtime.ask_at_once(partition, decide)
+        return None if reply is None or reply.needs_producer_id else reply.error
+
     async def add_when_ended(self, request: AddPartitions) -> ErrorCode:
         """Add partitions, after a transaction that is about to end. Raises BrokerError.
 
         Between two transactions the markers of the first are written. A producer that is not
         delayed by the network asks sooner, and would wait for 20 ms after CONCURRENT_TRANSACTIONS.
         """
+        self._end_due(request.transactional_id)
         code = await self.add(request)
         ending = self._ending.get(request.transactional_id)
         if code is not ErrorCode.concurrent_transactions or ending is None:
@@ -248,13 +291,34 @@ class TransactionCoordinator:
     def _on_event(self, partition: TopicPartition, event: object) -> None:
         if not isinstance(event, WriteMarkers):
             return
-        key = (partition.partition, event.coordinator_epoch)
-        task = asyncio.ensure_future(self._finish(partition.partition, event))
-        running = self._endings.setdefault(key, set())
-        running.add(task)
         name = event.metadata.transactional_id
-        self._ending[name] = task
-        task.add_done_callback(partial(self._on_finished, name, running))
+        self._due[name] = partition.partition, event
+        asyncio.get_running_loop().call_soon(self._end_due, name, event)
+
+    def _end_due(self, transactional_id: str, event: WriteMarkers | None = None) -> None:
+        """Begin to write the markers of an id that are due: those of `event`, or any.
+
+        Where nothing has to wait, they are written and the transaction is completed on return: it
+        takes no task, and nobody has to wait for one of the transaction before.
+        """
+        due = self._due.get(transactional_id)
+        if due is None or (event is not None and due[1] is not event):
+            return
+        del self._due[transactional_id]
+        partition, event = due
+        try:
+            left = at_once(self._finish(partition, event))
+        except Exception as broken:
+            self._failures.fatal(broken)
+            return
+        if left is None:
+            self._ending.pop(transactional_id, None)
+            return
+        task = asyncio.ensure_future(left)
+        running = self._endings.setdefault((partition, event.coordinator_epoch), set())
+        running.add(task)
+        self._ending[transactional_id] = task
+        task.add_done_callback(partial(self._on_finished, transactional_id, running))
 
     def _on_finished(
         self,
@@ -271,23 +335,6 @@ class TransactionCoordinator:
     async def _finish(self, partition: int, event: WriteMarkers) -> None:
         """Write all markers of a transaction, then complete it."""
         metadata = event.metadata
-        if not await self._write_markers(partition, event):
-            return
-        for pause_s in pauses():
-            try:
-                reply = await self._runtime.ask(
-                    partition,
-                    lambda shard, now: shard.complete(metadata, event.coordinator_epoch, now),
-                )
-            except BrokerError:
-                return  # the coordinator that comes next completes it
-            if reply.error is not ErrorCode.coordinator_not_available:
-                return
-            await asyncio.sleep(pause_s)
-
-    async def _write_markers(self, partition: int, event: WriteMarkers) -> bool:
-        """Send the markers; return whether every partition has its own in the end."""
-        metadata = event.metadata
         marker = Marker(
             metadata.producer_id,
             metadata.producer_epoch,
@@ -295,9 +342,46 @@ class TransactionCoordinator:
             event.coordinator_epoch,
             metadata.client_version,
         )
-        remaining, again = metadata.partitions, pauses()
-        while remaining:
-            targets = decide_targets(self._metadata, remaining)
+
+        def complete(
+            shard: TransactionCoordinatorShard, now: Now
+        ) -> CoordinatorResult[ProducerReply]:
+            return shard.complete(metadata, event.coordinator_epoch, now)
+
+        codes = self._channels.write_at_once(marker, metadata.partitions)
+        is_written = len(codes) == len(metadata.partitions) and not any(codes.values())
+        if not is_written and not await self._write_markers(partition, metadata, marker, codes):
+            return
+        for pause_s in pauses():
+            reply = self._runtime.ask_at_once(partition, complete)
+            if reply is None:
+                try:
+                    reply = await self._runtime.ask(partition, complete)
+                except BrokerError:
+                    return  # the coordinator that comes next completes it
+            if reply.error is not ErrorCode.coordinator_not_available:
+                return
+            await asyncio.sleep(pause_s)
+
+    async def _write_markers(
+        self,
+        partition: int,
+        metadata: TransactionMetadata,
+        marker: Marker,
+        codes: Results,
+    ) -> bool:
+        """Send the markers; return whether every partition has its own in the end.
+
+        `codes` are of those that were written at once, or refused: the latter are due after a
+        pause.
+        """
+        remaining, due = metadata.partitions, metadata.partitions - codes.keys()
+        answers = [codes]
+        written_at_once = frozenset(each for each, code in codes.items() if code is ErrorCode.none)
+        self._on_written(partition, metadata.transactional_id, written_at_once)
+        again = pauses()
+        while True:
+            targets = decide_targets(self._metadata, due)
             if targets.deleted:
                 self._log.info(
                     "markers dropped transactional_id=%s partitions=%s why=deleted",
@@ -310,7 +394,7 @@ class TransactionCoordinator:
                 for leader, partitions in targets.led.items()
             ]
             # Those of this broker alone are written by now, unless they wait for replicas.
-            answers = [await waiting[0]] if len(waiting) == 1 else await asyncio.gather(*waiting)
+            answers += [await waiting[0]] if len(waiting) == 1 else await asyncio.gather(*waiting)
             for results in answers:
                 for each, code in results.items():
                     outcome = outcome_of(code)
@@ -321,9 +405,10 @@ class TransactionCoordinator:
                         written.add(each)
             self._on_written(partition, metadata.transactional_id, frozenset(written))
             remaining -= written
-            if remaining:
-                await asyncio.sleep(next(again))
-        return True
+            if not remaining:
+                return True
+            await asyncio.sleep(next(again))
+            due, answers = remaining, []
 
     def _on_written(
         self, partition: int, transactional_id: str, written: frozenset[TopicPartition]
@@ -362,7 +447,7 @@ class TransactionCoordinator:
     @property
     def markers_waiting(self) -> int:
         """How many transactions wait for markers."""
-        return sum(len(tasks) for tasks in self._endings.values())
+        return len(self._due) + sum(len(tasks) for tasks in self._endings.values())
 
     @property
     def loading(self) -> int:
@@ -387,10 +472,14 @@ class TransactionCoordinator:
         for key in [key for key in self._endings if key[0] == partition and key[1] != current]:
             for task in self._endings.pop(key):
                 task.cancel()
+        for name, (index, event) in list(self._due.items()):
+            if index == partition and event.coordinator_epoch != current:
+                del self._due[name]
 
     async def stop(self) -> None:
         """Drop all ids and markers; waiting requests get NOT_COORDINATOR."""
         await self._runtime.stop()
+        self._due.clear()
         tasks = [task for running in self._endings.values() for task in running]
         for task in tasks:
             task.cancel()

@@ -83,6 +83,30 @@ class TransactionalProduce:
             return Begun(guards=guards, codes={**codes, **known})
         return Begun(guards=guards, codes=codes, asked=asked)
 
+    def verified(
+        self, version: int, single: SinglePartition, leader: LeaderReplica
+    ) -> VerificationGuard | None:
+        """The guard of a transaction's first batch in a partition, if this broker's coordinator
+        knows the partition; None leaves the request to `begin`.
+        """
+        if single.transactional_id is None or version >= ADDS_SINCE:
+            return None
+        if not self._verification.is_enabled:
+            return UNGUARDED
+        header = read_header(single.records)
+        at = leader.topic_partition
+        asked = Asked(single.transactional_id, header.producer_id, header.producer_epoch, (at,))
+        codes = None if header.producer_id < 0 else self._verification.ask_own(asked)
+        if codes is None or codes[at] is not ErrorCode.none:
+            return None
+        return leader.log.producers.verifications.begin(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            self._clock.now_ms(),
+            is_epoch_bumped=False,
+        )
+
     async def verify(self, begun: Begun) -> Codes:
         """The code of each partition that is asked about, or not led here."""
         if begun.asked is None:

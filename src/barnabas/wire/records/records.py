@@ -29,6 +29,7 @@ from barnabas.wire.records.batch import (
     set_crc,
 )
 from barnabas.wire.records.compression import MAX_DECOMPRESSED_SIZE, Codec, compress, decompress
+from barnabas.wire.records.single_record import single_record_batch
 
 _NO_PRODUCER_EPOCH: Final = -1
 _LONGEST_VARINT: Final = 70  # bits that 10 bytes hold, enough for a long
@@ -312,12 +313,13 @@ def build_marker(
     """The control batch that ends the producer's transaction in a partition."""
     key = _CONTROL_KEY.pack(_CONTROL_VERSION, marker.control_type)
     value = _END_TRANSACTION.pack(_CONTROL_VERSION, marker.coordinator_epoch)
-    return build_batch(
-        [Record(0, timestamp, key, value)],
+    return single_record_batch(
+        key,
+        value,
+        timestamp,
+        attributes=TRANSACTIONAL | CONTROL,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
     )
 
 
