@@ -1,4 +1,4 @@
-"""Transactions whose records cannot be flushed: nobody is told that they are committed."""
+"""Transactions whose records cannot be flushed: no client gets a success."""
 
 import errno
 from collections.abc import Collection

@@ -129,7 +129,7 @@ def test_records_of_the_usual_form_are_judged_as_others_are(
     for at, byte in mutations:
         data[at % len(data)] = byte
     data = data[: len(data) - cut] if len(data) > cut else data
-    # What needs a key takes the general way; nobody asks here who has none.
+    # With `needs_key` the walk takes the general way. No result here depends on a missing key.
     general = walked(twin, bytes(data), len(rows), needs_key=True)
     assert walked(twin, bytes(data), len(rows)) == general
 

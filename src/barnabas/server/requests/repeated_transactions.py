@@ -45,7 +45,7 @@ class RepeatedTransactions:
         """`statistics` count the refusals."""
         self._transactions = transactions
         self._statistics = statistics
-        # What has succeeded, with its response behind the correlation id; the oldest goes first.
+        # Requests that succeeded, each with its response behind the correlation id, oldest first.
         self._known: dict[tuple[int, int, bytes], tuple[Request, bytes]] = {}
 
     def serve(self, key: int, version: int, correlation_id: int, body: memoryview) -> bytes | None:
