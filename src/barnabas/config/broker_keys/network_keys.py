@@ -27,7 +27,7 @@ socket.send.buffer.bytes int 262144 - high acts
     no more than net.core.wmem_max.
 socket.receive.buffer.bytes int -1 - high acts
     The receive buffer of each connection; -1 leaves it to the operating system, but for listeners
-    with TLS on a loopback address, which have 32768. Kafka's default is 102400, with which a
+    with TLS on a loopback address, which have 49152. Kafka's default is 102400, with which a
     broker needs a fifth more CPU time for produce requests without TLS.
 socket.request.max.bytes int 104857600 >=1 high acts
     The largest request; a connection that announces a larger one is closed.

@@ -26,6 +26,7 @@ from barnabas.server.metrics.request_statistics import TIMED_ONE_IN, RequestStat
 from barnabas.server.network.connection_ports import Authentication, Registry, Serve
 from barnabas.server.network.connection_state import NEXT, ConnectionEvent, ConnectionState
 from barnabas.server.network.known_requests import KnownRequests
+from barnabas.server.network.low_water import LowWater
 from barnabas.server.network.receive_buffer import (
     FIRST_BUFFER,
     LARGE,
@@ -86,6 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         "is_stranger",
         "last_active",
         "listener",
+        "low_water",
         "meters",
         "most_fetched",
         "now",
@@ -121,6 +123,7 @@ class Connection(asyncio.BufferedProtocol):
         self._memory = memory
         self.taken = 0  # of it: what the buffer was granted beyond the first
         self.waits_for_memory = False
+        self.low_water: LowWater | None = None  # of a connection with TLS
         self._read_paused = False
         self._known = KnownRequests(statistics)
         # Responses that are waited for, and those before them that can leave.
@@ -229,6 +232,8 @@ class Connection(asyncio.BufferedProtocol):
         self._known.forget()
         if self.fetches is not None:
             self.fetches.close()
+        if self.low_water is not None:
+            self.low_water.close()
         self._registry.lost(self)
         if self.authentication is not None:
             self.authentication.end()
@@ -247,6 +252,8 @@ class Connection(asyncio.BufferedProtocol):
         was_filled = received.end == received.read_to
         if self._state is _SERVING:
             self._serve_frames()
+        if self.low_water is not None:
+            self.low_water.after_read(nbytes, received.missing)
         # A buffer that was given back meanwhile is not made larger again.
         if was_filled and received.capacity == capacity and self._read_ahead():
             return

@@ -20,7 +20,7 @@ from barnabas.security.client_quotas import ClientQuotas
 from barnabas.security.quota_rate import WINDOW_S, WINDOWS, Meter
 
 # Linux doubles it, for what it keeps beside the bytes.
-NEAR_RECEIVE_BUFFER: Final = 32 * 1024
+NEAR_RECEIVE_BUFFER: Final = 48 * 1024
 _NO_RATE: Final = 2**31 - 1
 
 

@@ -6,9 +6,11 @@ closed later if the rate is that of its address.
 
 import asyncio
 import socket
+import sys
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.server.network.connection_quotas import Admission
+from barnabas.server.network.low_water import LowWater
 
 if TYPE_CHECKING:
     from barnabas.security.tls_listener import TlsListener
@@ -58,6 +60,8 @@ class Handshakes:
                 ssl=self._tls.context(self._loop.time()),
                 ssl_handshake_timeout=self._timeout_s,
             )
+            if sys.platform == "linux":  # elsewhere a mark is not looked at when it changes
+                connection.low_water = LowWater(accepted, self._loop)
         finally:
             self._registry.end_handshake(connection)
 

@@ -126,6 +126,12 @@ class ReceiveBuffer:
         size: int = _SIZE.unpack_from(self.view, self.start)[0]
         return 4 + size
 
+    @property
+    def missing(self) -> int:
+        """The bytes that the next frame lacks; 0 if it is whole, or its size not known."""
+        have = self.end - self.start
+        return 0 if have < 4 else max(0, self.announced - have)
+
     def release(self) -> bool:
         """Use the buffer from its beginning again, if all frames in it are served.
 
