@@ -1,7 +1,8 @@
 """Commands of the documents, run as the pages show them, page by page and in their order.
 
 An address, a port, a directory and the broker ids of a larger cluster are replaced by those of the
-test; `RUN_IN` of test_snippets.py names the tests that run the others.
+test. In test_snippets.py `RUN_IN` names the tests that run the others, and `MEASURING` the commands
+that no test runs as they stand.
 """
 
 import os
@@ -22,7 +23,7 @@ from barnabas.testing import Cluster
 from barnabas.znodes.zookeeper.zookeeper_server import ZooKeeperServer
 from tests.support.documents import BIN, document
 from tests.support.snippets import commands, of
-from tests.test_snippets import RUN_IN
+from tests.test_snippets import MEASURING, PROGRAMS_RUN, RUN_IN
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed")
@@ -44,8 +45,8 @@ def line_by_line(*, serving: bool) -> list[str]:
     return [
         line
         for line in commands()
-        if line.startswith(("barnabas ", "echo ", "kill ", "curl ", "kcat "))
-        and not any(line.startswith(name) or f"| {name}" in line for name in RUN_IN)
+        if line.startswith(tuple(f"{program} " for program in PROGRAMS_RUN))
+        and not any(line.startswith(name) or f"| {name}" in line for name in (*RUN_IN, *MEASURING))
         and not any(each.search(line) for each in (SECURE, SIMULATION, UNREGISTER))
         and bool(SERVING.search(line) or line.startswith(("kill ", "curl "))) == serving
     ]

@@ -21,14 +21,6 @@ from barnabas.wire.schema import NO_THROTTLE, read_as_sent, write_response
 from barnabas.wire.varint import skip_tags
 
 _HEADER = struct.Struct(">hhih")
-_VERSIONS = SimpleNamespace(
-    error_code=ErrorCode.none,
-    api_keys=tuple(
-        SimpleNamespace(api_key=key, min_version=api.lowest, max_version=api.highest)
-        for key, api in APIS.items()
-        if key not in UNADVERTISED
-    ),
-)
 
 Script = Callable[[int, Any], Any]  # the broker asked and the request, to a response or None
 Partitions = Mapping[int, tuple[int, list[int], list[int]]]  # number to leader, replicas, isr
@@ -37,7 +29,7 @@ Partitions = Mapping[int, tuple[int, list[int], list[int]]]  # number to leader,
 class ScriptedCluster:
     """Some brokers, their controller and their topics.
 
-    `scripts` answer all but Metadata and ApiVersions.
+    `scripts` answer all but Metadata and ApiVersions, which advertises all that is not `unknown`.
     """
 
     def __init__(self) -> None:
@@ -46,6 +38,7 @@ class ScriptedCluster:
         self.topics: dict[str, Partitions] = {}
         self.scripts: dict[ApiKey, Script] = {}
         self.asked: list[tuple[int, Any]] = []
+        self.unknown: tuple[ApiKey, ...] = UNADVERTISED
 
     @property
     def bootstrap(self) -> str:
@@ -60,10 +53,20 @@ class ScriptedCluster:
         if key is ApiKey.METADATA:
             return self._metadata(request)
         if key is ApiKey.API_VERSIONS:
-            return _VERSIONS
+            return self._versions()
         self.asked.append((broker_id, request))
         script = self.scripts.get(key)
         return script(broker_id, request) if script is not None else None
+
+    def _versions(self) -> Any:
+        return SimpleNamespace(
+            error_code=ErrorCode.none,
+            api_keys=tuple(
+                SimpleNamespace(api_key=key, min_version=api.lowest, max_version=api.highest)
+                for key, api in APIS.items()
+                if key not in self.unknown
+            ),
+        )
 
     def _metadata(self, request: Any) -> MetadataResponse:
         wanted = self.topics if request.topics is None else [each.name for each in request.topics]

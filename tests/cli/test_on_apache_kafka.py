@@ -5,6 +5,7 @@ Skipped where Apache Kafka is not available.
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,9 @@ import pytest
 
 from tests.cli.conftest import Barnabas
 from tests.support.apache_kafka import apache_kafka
+from tests.support.committing import committing
 from tests.support.kafka_broker import KafkaBroker, running_kafka, running_zookeeper
+from tests.support.shifted_clock import clock_of_new_processes
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -75,3 +78,30 @@ def test_apache_kafka_accepts_plans_throttles_and_elections(
     ended = offline("controller")
     assert (ended.code, ended.err.count("\n")) == (1, 1)
     assert "only Barnabas tells of its controller" in ended.err
+
+
+def test_the_clocks_of_apache_kafka_are_compared_while_groups_commit(
+    tmp_path: Path, offline: Barnabas
+) -> None:
+    """Two broker processes, one ten minutes behind and one ten minutes ahead."""
+    with contextlib.ExitStack() as running:
+        zookeeper = running.enter_context(running_zookeeper(apache_kafka(), tmp_path / "zk"))
+        brokers = []
+        for number, seconds in enumerate((-600, 600)):
+            properties = {"broker.id": str(number), "offsets.topic.num.partitions": "4"}
+            data = tmp_path / f"data-{number}"
+            broker = KafkaBroker(zookeeper, tmp_path / f"kafka-{number}", data, properties)
+            with clock_of_new_processes(tmp_path, seconds):
+                brokers.append(running.enter_context(running_kafka(broker)))
+
+        def clocks() -> list[str]:
+            ended = offline("doctor", "-b", brokers[0].bootstrap, "--patience", 5)
+            return [line for line in ended.lines if " clock: " in line]
+
+        (unchecked,) = clocks()
+        assert unchecked.startswith("unchecked  clock: brokers 0, 1 report no time")
+        with committing(brokers[0].bootstrap, groups=16):
+            behind, ahead = clocks()
+        assert re.match(r"problem  clock: the clock of broker 0 is (600|599) s behind", behind)
+        assert re.match(r"problem  clock: the clock of broker 1 is (600|599) s ahead", ahead)
+        assert not any("api" in line.lower() for broker in brokers for line in broker.complaints())

@@ -16,7 +16,9 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests.release.test_hosts import check_host, lines_for_hosts, run_unit
 from tests.support.documents import ROOT, block, document
+from tests.support.host import Host, needs
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -181,3 +183,15 @@ def test_spark_reads_with_the_extra(installed: Installed, bootstrap: str) -> Non
     printed = installed.run(installed.bin / "python", "-c", program)
     for n in range(3):
         assert re.search(rf"\| *{n}\|customer-{n}\|order {n}\|", printed), printed
+
+
+def test_a_host_is_installed_as_the_page_shows(
+    dist: Path, tmp_path: Path, zookeeper_chroot: str
+) -> None:
+    """All lines of docs/operate.md for a host; pip finds the release among all packages."""
+    needs("useradd", "systemctl")
+    host = Host(tmp_path)
+    for line in lines_for_hosts():
+        host.run(line, PIP_FIND_LINKS=str(dist), PYTHONPATH="")
+    check_host(host)
+    run_unit(host, zookeeper_chroot)

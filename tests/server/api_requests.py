@@ -109,4 +109,5 @@ def requests(topic_id: uuid.UUID) -> dict[ApiKey, Any]:
         ApiKey.CONSUMER_GROUP_DESCRIBE: of(group_ids=("g",)),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: of(topics=(of(name="t"),)),
         ApiKey.DESCRIBE_CONTROLLER: of(),
+        ApiKey.DESCRIBE_CLOCK: of(),
     }

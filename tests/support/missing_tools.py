@@ -14,6 +14,11 @@ HOW_TO_GET: Final = {
     "node": "Node.js: apt-get install nodejs npm, or brew install node",
     "chromium": "apt-get install chromium, or brew install --cask chromium",
     "openssl": "apt-get install openssl, or brew install openssl",
+    "useradd": "apt-get install passwd, on Linux",
+    "systemctl": "apt-get install systemd, on Linux",
+    "systemd-analyze": "apt-get install systemd, on Linux",
+    "docker-compose": "apt-get install docker-compose, or Docker with its plugin compose",
+    "hadolint": "make dist, on Linux",
 }
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from barnabas.base.errors import ErrorCode
 from barnabas.client.requests import read_response
 from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.control.describe_clock import DescribeClockRequest, DescribeClockResponse
 from barnabas.wire.control.describe_controller import (
     DescribeControllerRequest,
     DescribeControllerResponse,
@@ -147,3 +148,9 @@ def test_describe_controller_has_an_empty_request_and_returns_a_text() -> None:
     assert written(DescribeControllerRequest()) == b"\0"
     told = DescribeControllerResponse(error_code=ErrorCode.not_controller, state="{}")
     assert written(told) == b"\x00\x29\x03{}\x00"
+
+
+def test_describe_clock_has_an_empty_request_and_returns_milliseconds() -> None:
+    assert written(DescribeClockRequest()) == b"\0"
+    told = DescribeClockResponse(error_code=ErrorCode.none, time_ms=0x0102030405060708)
+    assert written(told) == b"\x00\x00\x01\x02\x03\x04\x05\x06\x07\x08\x00"

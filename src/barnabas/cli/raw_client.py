@@ -109,6 +109,13 @@ class RawClient:
         response: Message = await self._run(self._metadata.ask(broker_id, key, request))
         return response
 
+    def speaks(self, broker_id: int, key: ApiKey, version: int = 0) -> bool:
+        """True if a broker that has answered knows the API in this version, or a later one."""
+        try:
+            return self._client.version_at(self._metadata.address(broker_id), key) >= version
+        except (PeerGone, UnsupportedApi):
+            return False
+
     async def ask_controller(self, key: ApiKey, request: Message) -> Message:
         """The response of the controller, which may move meanwhile.
 

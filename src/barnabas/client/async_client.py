@@ -67,6 +67,13 @@ class AsyncClient:
             return await asyncio.sleep(step.seconds)
         return await self.ask_at(step.address, step.key, step.message)
 
+    def version_at(self, address: Address, key: ApiKey) -> int:
+        """The version of this API that it speaks with the broker; the newest before they met.
+
+        Raises  UnsupportedApi
+        """
+        return version_of(key, self._versions.get(address, NEWEST))
+
     async def ask_at(
         self, address: Address, key: ApiKey, message: Any, timeout_s: float | None = None
     ) -> Any:
@@ -75,7 +82,7 @@ class AsyncClient:
         Raises  PeerGone, UnsupportedApi
         """
         connection = await self.connection(address)
-        version = version_of(key, self._versions.get(address, NEWEST))
+        version = self.version_at(address, key)
         timeout_s = timeout_s or self._slow_s.get(key, self._request_s)
         return await connection.request(key, version, message, timeout_s)
 

@@ -77,6 +77,7 @@ class ApiKey(enum.IntEnum):
     CONSUMER_GROUP_DESCRIBE = 69
     DESCRIBE_TOPIC_PARTITIONS = 75
     DESCRIBE_CONTROLLER = 20000
+    DESCRIBE_CLOCK = 20001
 
 
 class Api(NamedTuple):
@@ -164,6 +165,7 @@ APIS: Final = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: _api(0, 1, 0),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _api(0, 0, 0),
     ApiKey.DESCRIBE_CONTROLLER: _api(0, 0, 0),
+    ApiKey.DESCRIBE_CLOCK: _api(0, 0, 0),
 }
-# An API of our own is not advertised: clients would confuse its number with one of Kafka's.
-UNADVERTISED: Final = (ApiKey.DESCRIBE_CONTROLLER,)
+# APIs of our own are not advertised: clients would confuse their numbers with Kafka's.
+UNADVERTISED: Final = (ApiKey.DESCRIBE_CONTROLLER, ApiKey.DESCRIBE_CLOCK)

@@ -1,10 +1,10 @@
-"""Checks that ask brokers: their log directories and disks, their clocks, hanging transactions."""
+"""Checks that ask brokers: their log directories and disks, and hanging transactions."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from concurrent.futures import TimeoutError as NotInTime
 from typing import Any, Final
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from barnabas.base.errors import ErrorCode, PeerGone
@@ -18,10 +18,7 @@ from barnabas.cli.txns.hanging import find_hanging
 from barnabas.client.metadata import fields
 from barnabas.wire.apis import ApiKey
 
-MAX_SKEW_MS: Final = 5_000
 _TIMEOUT_S: Final = 10.0
-# The brokers themselves put the time on records of these.
-_STAMPED_BY_BROKERS: Final = ("__consumer_offsets", "__transaction_state")
 _LONGEST_TRANSACTION_MINUTES: Final = 15
 
 
@@ -87,44 +84,6 @@ async def check_transactions(client: RawClient, now_ms: int) -> list[Finding]:
             f" --start-offset {first.start_offset}`, and so on for each",
         )
     ]
-
-
-def check_clocks(
-    client: AdminClient,
-    topics: Mapping[str, Any],
-    now_ms: int,
-    stamped: Sequence[str] = _STAMPED_BY_BROKERS,
-) -> Iterator[Finding]:
-    """Leaders of internal topics whose last record has a time that is still to come here."""
-    leaders = {
-        TopicPartition(topic, number): part.leader
-        for topic in stamped
-        if topic in topics
-        for number, part in topics[topic].partitions.items()
-        if part.leader >= 0
-    }
-    if not leaders:
-        return
-    asked = client.list_offsets(
-        dict.fromkeys(leaders, admin.OffsetSpec.max_timestamp()), request_timeout=_TIMEOUT_S
-    )
-    ahead: dict[int, int] = {}
-    for partition, future in asked.items():
-        try:
-            latest = future.result(_TIMEOUT_S).timestamp
-        except (KafkaException, NotInTime):
-            continue  # brokers before Kafka 3.0
-        leader = leaders[partition]
-        ahead[leader] = max(ahead.get(leader, 0), latest - now_ms)
-    for broker, skew_ms in sorted(ahead.items()):
-        if skew_ms > MAX_SKEW_MS:
-            yield problem(
-                "clock",
-                f"the clock of broker {broker} is {skew_ms / 1000:.0f} s or more ahead of this"
-                " machine's, or was when it led before",
-                "run NTP (chrony) on all hosts: retention, offsets.retention and transaction"
-                " timeouts use these clocks",
-            )
 
 
 def min_insync_replicas(client: AdminClient, topics: list[str]) -> dict[str, int]:

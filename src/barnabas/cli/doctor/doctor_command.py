@@ -1,10 +1,12 @@
 """`barnabas doctor`: what is wrong in an installation or a cluster, and what to do about it."""
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from barnabas.cli.doctor.finding import LEVELS, PROBLEM, UNCHECKED, WARNING
 from barnabas.cli.exit_codes import FAILED
 from barnabas.cli.options import Json, Properties
 from barnabas.cli.show import counted, show_json
@@ -28,7 +30,8 @@ def doctor(
             "--patience",
             min=0.5,
             metavar="SECONDS",
-            help="How long a group may rebalance before it counts as stuck.",
+            help="How long a group may rebalance before it counts as stuck, and how long to wait"
+            " for a record that shows the clock of a broker.",
         ),
     ] = 10.0,
     json: Json = False,
@@ -58,8 +61,8 @@ def doctor(
         *_of_the_machine(data, bootstrap),
         *_of_the_cluster(bootstrap, properties, patience),
     ]
-    findings.sort(key=lambda each: each.level != "problem")
-    problems = [each for each in findings if each.level == "problem"]
+    findings.sort(key=lambda each: LEVELS.index(each.level))
+    problems = [each for each in findings if each.level == PROBLEM]
     if json:
         listed = [each._asdict() for each in findings]
         show_json({"ok": not problems, "cluster": bootstrap, "findings": listed})
@@ -76,9 +79,9 @@ def _show(findings: "list[Finding]", bootstrap: str | None) -> None:
     if not findings:
         print("no problem found")
     else:
-        problems = sum(each.level == "problem" for each in findings)
-        warnings = counted(len(findings) - problems, "warning")
-        print(f"{counted(problems, 'problem')}, {warnings}")
+        levels = Counter(each.level for each in findings)
+        total = f"{counted(levels[PROBLEM], 'problem')}, {counted(levels[WARNING], 'warning')}"
+        print(f"{total}, {levels[UNCHECKED]} unchecked" if levels[UNCHECKED] else total)
     if bootstrap is None:
         print("no cluster was checked: name one with -b HOST:PORT")
 
@@ -120,8 +123,8 @@ def _of_the_cluster(
         return found  # nobody is left to ask
     return [
         *found,
-        *_of_the_brokers(bootstrap, reached),
-        *_of_the_groups(client, bootstrap, metadata.topics, patience_s),
+        *_of_the_brokers(bootstrap, reached, metadata, patience_s),
+        *_of_the_groups(client, bootstrap, patience_s),
     ]
 
 
@@ -142,15 +145,21 @@ def _of_the_metadata(client: "AdminClient", metadata: "ClusterMetadata") -> "lis
     ]
 
 
-def _of_the_brokers(bootstrap: str, brokers: list[int]) -> "list[Finding]":
+def _of_the_brokers(
+    bootstrap: str, brokers: list[int], metadata: "ClusterMetadata", patience_s: float
+) -> "list[Finding]":
     from barnabas.base.clock import SystemClock
     from barnabas.cli.doctor.broker_checks import check_log_dirs, check_transactions
+    from barnabas.cli.doctor.clock_checks import check_clocks
     from barnabas.cli.exit_codes import CommandFailed
     from barnabas.cli.raw_client import ask_cluster
 
     async def ask(client: "RawClient") -> "list[Finding]":
-        found = await check_log_dirs(client, brokers)
-        return found + await check_transactions(client, SystemClock().now_ms())
+        return [
+            *await check_log_dirs(client, brokers),
+            *await check_clocks(client, brokers, metadata.topics, patience_s),
+            *await check_transactions(client, SystemClock().now_ms()),
+        ]
 
     try:
         return ask_cluster(bootstrap, ask)
@@ -158,17 +167,12 @@ def _of_the_brokers(bootstrap: str, brokers: list[int]) -> "list[Finding]":
         return []  # the check of listeners reports what does not answer
 
 
-def _of_the_groups(
-    client: "AdminClient", bootstrap: str, topics: "dict[str, Any]", patience_s: float
-) -> "list[Finding]":
+def _of_the_groups(client: "AdminClient", bootstrap: str, patience_s: float) -> "list[Finding]":
     from confluent_kafka import KafkaException
 
-    from barnabas.base.clock import SystemClock
-    from barnabas.cli.doctor.broker_checks import check_clocks
     from barnabas.cli.doctor.group_checks import check_groups
 
-    found = list(check_clocks(client, topics, SystemClock().now_ms()))
     try:
-        return [*found, *check_groups(client, bootstrap, patience_s)]
+        return list(check_groups(client, bootstrap, patience_s))
     except KafkaException:
-        return found  # without a coordinator: the check of leaders reports it
+        return []  # without a coordinator: the check of leaders reports it

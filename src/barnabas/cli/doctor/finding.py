@@ -1,9 +1,11 @@
-"""One finding of the doctor: what is wrong, where, and what to do about it."""
+"""One finding of the doctor: what is wrong or unknown, where, and what to do about it."""
 
 from typing import Final, NamedTuple
 
 PROBLEM: Final = "problem"  # something fails, or will
 WARNING: Final = "warning"  # something may be meant so
+UNCHECKED: Final = "unchecked"  # this could not be checked
+LEVELS: Final = (PROBLEM, WARNING, UNCHECKED)
 
 
 class Finding(NamedTuple):
@@ -21,6 +23,10 @@ def problem(check: str, what: str, todo: str) -> Finding:
 
 def warning(check: str, what: str, todo: str) -> Finding:
     return Finding(WARNING, check, what, todo)
+
+
+def unchecked(check: str, what: str, todo: str) -> Finding:
+    return Finding(UNCHECKED, check, what, todo)
 
 
 def first_of(names: list[str], most: int = 5) -> str:

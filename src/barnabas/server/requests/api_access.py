@@ -274,6 +274,7 @@ ROWS: Final = (
         (_handler(_O.DESCRIBE, _R.TOPIC, "each topic; others are left out of a list of all"),),
     ),
     Row(20000, "DescribeController", (_cluster(_O.DESCRIBE),), "an API of Barnabas"),
+    Row(20001, "DescribeClock", (_cluster(_O.DESCRIBE),), "an API of Barnabas"),
 )
 
 ACCESS: Final = {row.number: row for row in ROWS}

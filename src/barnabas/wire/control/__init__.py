@@ -16,6 +16,7 @@ _MODULES: Final = {
     ApiKey.UPDATE_METADATA: "update_metadata",
     ApiKey.CONTROLLED_SHUTDOWN: "controlled_shutdown",
     ApiKey.DESCRIBE_CONTROLLER: "describe_controller",
+    ApiKey.DESCRIBE_CLOCK: "describe_clock",
     ApiKey.DESCRIBE_TRANSACTIONS: "describe_transactions",
     ApiKey.CREATE_DELEGATION_TOKEN: "delegation_token",
     ApiKey.RENEW_DELEGATION_TOKEN: "delegation_token",
