@@ -62,8 +62,8 @@ test: venv      ## the test suite, as CI runs it; with PYTHON=python3.13 under t
 search: venv    ## every property with random examples, ten times as many as `make test` tries
 	BARNABAS_SEARCH=10 $(BIN)/python -m pytest $(SPREAD) --timeout=1800 -m "not long"
 
-long: venv      ## the rest of the suite: more of what takes long, with Apache Kafka among others
-	$(BIN)/python -m pytest -m long
+long: venv      ## the rest of the suite: more of what takes long, with Apache Kafka among others; says what was skipped
+	$(BIN)/python .ci/long.py $(SPREAD)
 
 fuzz: venv      ## the fuzzers, for half an hour instead of CI's few seconds
 	BARNABAS_FUZZ=long $(BIN)/python -m pytest -s tests/server/test_fuzz.py tests/clients/test_bad_batches.py --timeout=3600

@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.documents import ROOT, block, document
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(1800)]
 
 README = document("README.md")
 KINDS = {"compiled": "*-cp*.whl", "pure": "*-none-any.whl", "sdist": "*.tar.gz"}
