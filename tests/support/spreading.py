@@ -15,46 +15,76 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 SPARK: Final = "the Spark session"
-# The longest tests start first, so that all processes end at about the same time. Before them come
-# the commands, whose output is compared: clients of other tests would print into it.
-FIRST: Final = (
+# These mostly wait: for brokers, browsers, other programs. Commands, whose output is compared, come
+# first: clients of other tests would print into it. Then the longest, so that all processes end at
+# about the same time.
+WAITING: Final = (
     "tests/cli/",
     "tests/chaos/",
     "tests/cluster/",
     "tests/demo/",
     "tests/spark/",
     "tests/clients/",
-    "tests/sim/",
     "tests/interop/",
     "tests/testing/",
+    "tests/console/",
     "tests/bench/",
     "tests/test_readme.py",
-    "tests/test_tidy.py",
     "tests/znodes/",
+)
+# All others compute, the longest first. One process does so while others wait, so that a processor
+# is neither idle nor overloaded; at the end all do.
+COMPUTING: Final = (
+    "tests/sim/",
+    "tests/test_tidy.py",
     "tests/server/",
     "tests/log/",
     "tests/wire/",
 )
-# The first half of those mostly wait. These compute: they are interleaved with the others, so that
-# the processors are neither idle nor overloaded.
-COMPUTING: Final = tuple(f"tests/sim/test_{name}.py" for name in ("mutations", "replay", "seeds"))
+COMPUTING_AT_ONCE: Final = 1
 
 
 class Spread(LoadScopeScheduling):
-    """Assigns groups in the order in which their first tests were collected."""
+    """Assigns groups in the order in which their first tests were collected, of each kind."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         super().__init__(config, log)
         self._group_of: dict[str, str] = {}
+        self._waiting: set[str] = set()
+        self._last_of: dict[Any, str] = {}
 
     def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
         written = _written_by(self.config, node.workerinput)
         self._group_of |= json.loads(written.read_text())
         written.unlink()
+        self._waiting |= {
+            group
+            for name, group in self._group_of.items()
+            if group == SPARK or name.startswith(WAITING)
+        }
         super().add_node_collection(node, collection)
 
     def _split_scope(self, nodeid: str) -> str:
         return self._group_of[nodeid]
+
+    def _assign_work_unit(self, node: Any) -> None:
+        last = [
+            self._last_of[each] for each in self.nodes if each in self._last_of and each != node
+        ]
+        group = next_group(list(self.workqueue), last, self._waiting)
+        self._last_of[node] = group
+        self.workqueue.move_to_end(group, last=False)
+        super()._assign_work_unit(node)
+
+
+def next_group(queue: Sequence[str], others: Sequence[str], waiting: Collection[str]) -> str:
+    """The first group that computes, if too few of the other processes do; else one that waits.
+
+    Where there is none of that kind it is the first of all.
+    """
+    computing = sum(group not in waiting for group in others)
+    is_to_wait = computing >= COMPUTING_AT_ONCE
+    return next((group for group in queue if (group in waiting) == is_to_wait), queue[0])
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Spread | None:
@@ -65,11 +95,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Spread | Non
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     groups = _groups(items)
     items.sort(key=lambda item: _turn(item, groups[item.nodeid]))
-    computing, others = _by_work({groups[item.nodeid]: item for item in items})
-    places = {group: float(place) for place, group in enumerate(others)}
-    for number, group in enumerate(computing):
-        places[group] = (number + 0.5) * len(others) / len(computing) / 2
-    items.sort(key=lambda item: places[groups[item.nodeid]])
 
 
 @pytest.hookimpl(tryfirst=True)  # the names of the collected tests are sent right after this
@@ -93,15 +118,10 @@ def _group(item: pytest.Item, is_on_spark: bool) -> str:
     return SPARK if is_on_spark else item.nodeid.partition("::")[0]
 
 
-def _by_work(groups: Mapping[str, pytest.Item]) -> tuple[list[str], list[str]]:
-    """The computing groups and all others, by one test of each; both in order."""
-    computing = [name for name, item in groups.items() if item.nodeid.startswith(COMPUTING)]
-    return computing, [name for name in groups if name not in computing]
-
-
 def _turn(item: pytest.Item, group: str) -> tuple[bool, int]:
-    ranks = (rank for rank, prefix in enumerate(FIRST) if item.nodeid.startswith(prefix))
-    return group != SPARK, next(ranks, len(FIRST))
+    order = (*WAITING, *COMPUTING)
+    ranks = (rank for rank, prefix in enumerate(order) if item.nodeid.startswith(prefix))
+    return group != SPARK, next(ranks, len(order))
 
 
 def _written_by(config: pytest.Config, about_worker: Mapping[str, Any]) -> Path:
