@@ -36,10 +36,11 @@ BROKEN = "\n@pytest.mark.long\ndef test_broken():\n    assert False\n"
 def run(folder: Path, suite: str) -> subprocess.CompletedProcess[str]:
     (folder / "pytest.ini").write_text(INI)
     (folder / "test_it.py").write_text(suite)
+    plain = {key: each for key, each in os.environ.items() if not key.startswith("PYTEST_XDIST")}
     return subprocess.run(
         [sys.executable, str(LONG), "-n", "1"],
         cwd=folder,
-        env={**os.environ, **PLUGINS},
+        env={**plain, **PLUGINS},
         capture_output=True,
         text=True,
     )

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.support.spreading import next_group
+from tests.support.spreading import next_group, rotated
 
 ROOT = Path(__file__).parent.parent
 PLAIN = "".join(f"def test_{number}(): pass\n" for number in range(20))
@@ -56,3 +56,10 @@ def test_one_process_computes_while_others_wait() -> None:
 def test_where_one_kind_is_done_the_other_is_next() -> None:
     assert next_group(["wire", "log"], ["server"], {"cluster"}) == "wire"
     assert next_group(["cluster"], ["cluster"], {"cluster"}) == "cluster"
+
+
+def test_processes_begin_at_different_places_of_the_suite() -> None:
+    sizes = {"base": 10, "cli": 40, "log": 30, "wire": 20}
+    assert rotated(sizes, 0.0) == ["base", "cli", "log", "wire"]
+    assert rotated(sizes, 0.5) == ["log", "wire", "base", "cli"]
+    assert rotated(sizes, 0.9) == ["wire", "base", "cli", "log"]
