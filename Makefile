@@ -54,16 +54,17 @@ format: venv    ## put the code into the house format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-SPREAD := -n 3 --dist loadgroup --no-loadscope-reorder
+# Four processes are good for two processors: most of what three of them run waits for others.
+SPREAD := --dist loadgroup --no-loadscope-reorder
 
 test: venv      ## the test suite, as CI runs it; with PYTHON=python3.13 under that interpreter
-	$(BIN)/python -m pytest $(SPREAD) -m "not long"
+	$(BIN)/python -m pytest -n 4 $(SPREAD) -m "not long"
 
 search: venv    ## every property with random examples, ten times as many as `make test` tries
-	BARNABAS_SEARCH=10 $(BIN)/python -m pytest $(SPREAD) --timeout=1800 -m "not long"
+	BARNABAS_SEARCH=10 $(BIN)/python -m pytest -n 3 $(SPREAD) --timeout=1800 -m "not long"
 
-long: venv      ## the rest of the suite: more of what takes long, with Apache Kafka among others
-	$(BIN)/python -m pytest -m long
+long: venv      ## the rest of the suite: more of what takes long, with Apache Kafka among others; says what was skipped
+	$(BIN)/python .ci/long.py -n 3 $(SPREAD)
 
 fuzz: venv      ## the fuzzers, for half an hour instead of CI's few seconds
 	BARNABAS_FUZZ=long $(BIN)/python -m pytest -s tests/server/test_fuzz.py tests/clients/test_bad_batches.py --timeout=3600

@@ -77,7 +77,7 @@ def test_every_block_is_of_a_kind_that_is_tested() -> None:
 
 
 def test_the_readme_can_be_read_in_a_few_minutes() -> None:
-    assert len(README.splitlines()) <= 172
+    assert len(README.splitlines()) <= 153
 
 
 def test_the_make_targets_named_exist() -> None:

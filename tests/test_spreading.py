@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.support.spreading import next_group, rotated
+
 ROOT = Path(__file__).parent.parent
 PLAIN = "".join(f"def test_{number}(): pass\n" for number in range(20))
 MARKED = "import pytest\n" + "".join(
@@ -42,3 +44,22 @@ def test_what_shares_something_runs_in_one_process_and_spark_first(tmp_path: Pat
     first_of_each = dict(reversed(ran))
     assert any("spark" in test for test in first_of_each.values())
     assert not list(tmp_path.glob(".pytest_cache/d/groups/*"))
+
+
+def test_one_process_computes_while_others_wait() -> None:
+    queue, waiting = ["cluster", "chaos", "wire", "log"], {"cluster", "chaos", "clients"}
+    assert next_group(queue, [], waiting) == "wire"
+    assert next_group(queue, ["clients", "clients"], waiting) == "wire"
+    assert next_group(queue, ["clients", "server"], waiting) == "cluster"
+
+
+def test_where_one_kind_is_done_the_other_is_next() -> None:
+    assert next_group(["wire", "log"], ["server"], {"cluster"}) == "wire"
+    assert next_group(["cluster"], ["cluster"], {"cluster"}) == "cluster"
+
+
+def test_processes_begin_at_different_places_of_the_suite() -> None:
+    sizes = {"base": 10, "cli": 40, "log": 30, "wire": 20}
+    assert rotated(sizes, 0.0) == ["base", "cli", "log", "wire"]
+    assert rotated(sizes, 0.5) == ["log", "wire", "base", "cli"]
+    assert rotated(sizes, 0.9) == ["wire", "base", "cli", "log"]

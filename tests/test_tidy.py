@@ -1,6 +1,6 @@
 """The house style that no linter knows, as a machine that refuses.
 
-Each test gathers all violations of one rule as `file:line what`, so that one run tells them all.
+Each test gathers all violations of one rule as `file:line what`, so that one run reports them all.
 An exemption is a line in a table here, with its reason; one that is no longer needed is refused
 too, so the tables stay short.
 """

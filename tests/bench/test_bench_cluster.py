@@ -25,6 +25,7 @@ def names(section: Section) -> list[str]:
 
 @needs_java
 @pytest.mark.long
+@pytest.mark.alone
 def test_replication_is_measured_on_three_processes_through_a_kill(tmp_path: Path) -> None:
     section = replication_section(Bench(SMOKE, tmp_path, print))
     caught_up, killed, after_it = names(section)[-3:]

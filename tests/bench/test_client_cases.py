@@ -238,6 +238,7 @@ def test_two_addresses_are_compared_with_a_client_and_keep_no_topic(tmp_path: Pa
 
 
 @pytest.mark.long
+@pytest.mark.alone
 @pytest.mark.timeout(900)
 def test_every_client_runs_every_case_on_barnabas_and_on_apache_kafka(tmp_path: Path) -> None:
     if isinstance(find_kafka(), Unavailable):

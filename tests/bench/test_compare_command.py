@@ -220,6 +220,7 @@ def test_a_missing_directory_is_rejected_first() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.alone
 @pytest.mark.timeout(600)
 def test_every_case_runs_on_barnabas_and_on_apache_kafka(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -41,6 +41,7 @@ def test_without_the_connector_only_our_figures_are_shown(monkeypatch: pytest.Mo
 
 
 @pytest.mark.long
+@pytest.mark.alone
 @pytest.mark.timeout(900)
 def test_reads_and_writes_of_spark_are_measured_on_one_broker(tmp_path: Path) -> None:
     found = section.spark_section(Bench(SMOKE, tmp_path, print))

@@ -33,6 +33,7 @@ def measured(folder: Path, *arguments: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.long
+@pytest.mark.alone
 @pytest.mark.timeout(900)
 def test_tables_of_each_format_and_a_larger_one_are_measured(tmp_path: Path) -> None:
     names = [row["name"] for row in measured(tmp_path, "--only", "tables", "--rows", "10003,30000")]
@@ -43,6 +44,7 @@ def test_tables_of_each_format_and_a_larger_one_are_measured(tmp_path: Path) -> 
 
 
 @pytest.mark.long
+@pytest.mark.alone
 @pytest.mark.timeout(900)
 def test_both_sinks_are_measured(tmp_path: Path) -> None:
     assert len(measured(tmp_path, "--only", "sinks")) == 3

@@ -77,7 +77,7 @@ def test_apache_kafka_accepts_plans_throttles_and_elections(
     # Apache Kafka has no DescribeController.
     ended = offline("controller")
     assert (ended.code, ended.err.count("\n")) == (1, 1)
-    assert "only Barnabas tells of its controller" in ended.err
+    assert "only Barnabas describes its controller" in ended.err
 
 
 def test_the_clocks_of_apache_kafka_are_compared_while_groups_commit(

@@ -197,7 +197,7 @@ def test_each_input_has_one_output_though_coordinators_and_clients_are_paused_fo
         for begin in range(0, each * rounds, each):
             client = clients.at_work()
             fill(cluster.bootstrap, "in", at_first, begin)
-            until(partial(is_paused_amid_a_transaction, cluster, client), clients.log, 60)
+            until(partial(is_paused_amid_a_transaction, cluster, NAME, client), clients.log, 60)
             broker = cluster.brokers[coordinator(cluster, NAME)]
             broker.pause()
             clients.replace()
@@ -212,11 +212,13 @@ def test_each_input_has_one_output_though_coordinators_and_clients_are_paused_fo
     assert read_committed(cluster.bootstrap, "out") == list(range(each * rounds))
 
 
-def is_paused_amid_a_transaction(cluster: Cluster, client: "subprocess.Popen[bytes]") -> bool:
+def is_paused_amid_a_transaction(
+    cluster: Cluster, transactional_id: str, client: "subprocess.Popen[bytes]"
+) -> bool:
     """True if the client, which is paused, has an open transaction; otherwise it goes on."""
-    port = cluster.brokers[coordinator(cluster, NAME)].port
+    port = cluster.brokers[coordinator(cluster, transactional_id)].port
     client.send_signal(signal.SIGSTOP)
-    response = ask(port, ApiKey.DESCRIBE_TRANSACTIONS, transactional_ids=(NAME,))
+    response = ask(port, ApiKey.DESCRIBE_TRANSACTIONS, transactional_ids=(transactional_id,))
     if response.transaction_states[0].transaction_state == "Ongoing":
         return True
     client.send_signal(signal.SIGCONT)

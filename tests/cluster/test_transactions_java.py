@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,12 +18,17 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from barnabas.bench.compare.maven import Artifact, Unavailable, fetched
-from tests.cluster.test_exactly_once import PAUSED_S, coordinator, started
+from tests.cluster.test_exactly_once import (
+    PAUSED_S,
+    coordinator,
+    is_paused_amid_a_transaction,
+    started,
+)
 from tests.support.apache_kafka import VERSION, ApacheKafka, apache_kafka
 from tests.support.clients import PATIENCE_S
 from tests.support.cluster import Cluster
 from tests.support.confluent_client import ConfluentAdmin
-from tests.support.transforming import PARTITIONS, read_committed
+from tests.support.transforming import PARTITIONS, fill, read_committed
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -87,21 +93,41 @@ def test_the_java_client_copies_exactly_once_though_it_and_the_coordinator_pause
 ) -> None:
     """Another process goes on meanwhile; the one that paused is refused, and finds all copied."""
     java = libraries("kafka-clients", version)
-    count = 2000
-    cluster = started(fresh_cluster, count)
+    count, at_once = 4000, 200
+    cluster = started(fresh_cluster, at_once)
+    firsts = iter(range(at_once, count, at_once))
     arguments = (cluster.bootstrap, "in", "out", count)
     paused, other = tmp_path / "paused.log", tmp_path / "other.log"
     with program(java, paused, "ExactlyOnceCopy.java", *arguments) as client:
         out = HighWatermarks(cluster.bootstrap, "out")
         until(lambda: out.total() > 40, paused.read_text, 90)
-        with resting(cluster, "java-copy", client):
-            with program(java, other, "ExactlyOnceCopy.java", *arguments):
-                until(lambda: "copied all" in other.read_text(), other.read_text, WITHIN_S)
-            assert "copied all" not in paused.read_text(), "it was paused amid its work"
+        until(partial(is_caught_amid_its_work, cluster, client, firsts, at_once), paused.read_text)
+        for first in firsts:
+            fill(cluster.bootstrap, "in", at_once, first)
+        with (
+            resting(cluster, "java-copy", client),
+            program(java, other, "ExactlyOnceCopy.java", *arguments),
+        ):
+            until(lambda: "copied all" in other.read_text(), other.read_text, WITHIN_S)
         until(lambda: "copied all" in paused.read_text(), paused.read_text, WITHIN_S)
     assert "starts again" in paused.read_text()
     cluster.wait_settled()
     assert read_committed(cluster.bootstrap, "out") == list(range(count))
+
+
+def is_caught_amid_its_work(
+    cluster: Cluster, client: "subprocess.Popen[bytes]", firsts: Iterator[int], count: int
+) -> bool:
+    """True if the client is paused amid a transaction; each attempt gives it more to copy.
+
+    So it is not done before, however slowly this test asks. An EndTxn that was on its way at first
+    is replicated by the time that the new records are.
+    """
+    amid = partial(is_paused_amid_a_transaction, cluster, "java-copy", client)
+    is_paused = amid()
+    if (first := next(firsts, None)) is not None:
+        fill(cluster.bootstrap, "in", count, first)
+    return is_paused and amid()
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from tests.support.broker import BrokerProcess
 from tests.support.confluent_client import admin
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(1800)]
 TOPICS = 10_000
 AT_ONCE = 250
 FIRST_PAGE_S = 1.0

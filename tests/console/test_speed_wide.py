@@ -12,7 +12,7 @@ from tests.support.broker import BrokerProcess
 from tests.support.confluent_client import admin
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(1800)]
 # As many as a page has.
 TOPICS, PARTITIONS = 25, 1_000
 GROUPS, COMMITTED = 100, 500

@@ -4,7 +4,7 @@ import asyncio
 
 from barnabas.controller.context import Context, PartitionReplica
 from barnabas.controller.decide.steps import MoveReplicas
-from barnabas.controller.handle.failover import _decide_initial_steps
+from barnabas.controller.handle.failover import _initial_steps
 from barnabas.controller.states import ReplicaState
 from tests.controller.contexts import T0, brokers, leading, one
 
@@ -15,7 +15,7 @@ def found() -> Context:
 
 def moved(context: Context, to: ReplicaState) -> list[PartitionReplica]:
     """The replicas that are notified of their leader, or leave the ISR."""
-    steps = asyncio.run(_decide_initial_steps(context, ()))
+    steps = asyncio.run(_initial_steps(context, ()))
     return [
         each
         for step in steps

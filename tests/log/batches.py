@@ -1,4 +1,4 @@
-"""Batches, disks and logs for the tests of this folder."""
+"""Batches, disks and logs for the tests of this directory."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Compacting a log at once, on one thread, for the tests of this folder."""
+"""Compacting a log at once, on one thread, for the tests of this directory."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -20,7 +20,7 @@ from tests.release.test_hosts import check_host, lines_for_hosts, run_unit
 from tests.support.documents import ROOT, block, document
 from tests.support.host import Host, needs
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(1800)]
 
 README = document("README.md")
 KINDS = {"compiled": "*-cp*.whl", "pure": "*-none-any.whl", "sdist": "*.tar.gz"}

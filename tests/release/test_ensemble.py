@@ -19,7 +19,7 @@ from tests.support.documents import document
 from tests.support.waiting import until
 from tests.support.zookeeper import DIES_WITH_US
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(600)]
 
 ZOO_CFG: Final = document("deploy/zoo.cfg")
 NUMBERS: Final = (1, 2, 3)

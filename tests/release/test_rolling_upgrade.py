@@ -21,7 +21,7 @@ from tests.support.application import PARTITIONS, Application
 from tests.support.cluster import Cluster
 from tests.support.documents import ROOT
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(1800)]
 
 # The commit of each release.
 RELEASES: Final = {

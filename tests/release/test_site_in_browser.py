@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Page, Request, Route, expect
 from tests.support.chromium import running_chromium
 from tests.support.documents import ROOT, blocks, document
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(900)]
 
 DIAGRAMS: Final = {
     name: len(blocks(document(f"docs/{name}.md"), "mermaid")) for name in ("architecture", "states")

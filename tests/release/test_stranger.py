@@ -20,6 +20,7 @@ from tests.support.documents import TITLED, blocks, document
 
 pytestmark = [
     pytest.mark.long,
+    pytest.mark.alone,
     pytest.mark.timeout(1800),
     pytest.mark.skipif("BARNABAS_DIST" not in os.environ, reason="make dist-test runs it"),
 ]

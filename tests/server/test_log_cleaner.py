@@ -101,7 +101,7 @@ class Setting:
 
     async def clean_once(self) -> bool:
         """The cleaner's work when it looks for a log; True if it found one."""
-        chosen = self.log_cleaner.decide()
+        chosen = self.log_cleaner.next_log()
         cleaning = self.log_cleaner.begin(chosen) if chosen else None
         if chosen is None or cleaning is None:
             return False

@@ -35,6 +35,7 @@ def test_no_law_is_broken(first: int) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.alone  # it searches on every processor
 def test_no_law_is_broken_in_a_thousand_seeds() -> None:
     found = search(range(1_000, 2_000))
     assert {report.seed: report.broken[:3] for report in found.failing} == {}

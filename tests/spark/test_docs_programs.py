@@ -4,16 +4,19 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.spark.commands import barnabas
 from tests.spark.conftest import create_topic, produce, started
 from tests.support.broker import BrokerProcess
 from tests.support.documents import BIN, TITLED, blocks, document
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -50,20 +53,44 @@ def test_the_programs_and_queries_of_the_page_on_spark_run(
     read, pushdown, write = (here(each, served, topic, tmp_path) for each in blocks(page, "python"))
     names: dict[str, Any] = {"spark": spark}
     exec(pushdown, names)
-    exec(read, names)
+    started(partial(exec, read, names))
     assert started(names["orders"].count) == 1
     assert started(spark.table("revenue").count) == 1
     names["df"] = spark.createDataFrame([(7, 2.5)], "id INT, cents DOUBLE")
     names["stream"] = spark.readStream.format("rate").load().selectExpr("cast(value AS STRING)")
-    exec(write, names)
-    for query in spark.streams.active:
-        query.stop()
+    started(partial(until_a_batch_is_done, spark, write, names))
     (queries,) = blocks(page, "sql")
     statements = [
         each for each in here(queries, served, topic, tmp_path).split(";") if each.strip()
     ]
-    counted = [started(spark.sql(each).collect) for each in statements]
-    assert all(row["count(1)"] >= 2 for row in (counted[1][0], counted[3][0]))
+    counted = [started(partial(collected, spark, each)) for each in statements]
+    assert all(row["count(1)"] > 2 for row in (counted[1][0], counted[3][0])), "with the stream's"
+
+
+def until_a_batch_is_done(spark: SparkSession, program: str, names: dict[str, Any]) -> None:
+    """Run a program that starts a query; stop the query when it has done its first batch of rows.
+
+    Raises  the failure of the query
+    """
+    exec(program, names)
+    queries = spark.streams.active
+    try:
+        for query in queries:
+            until(partial(has_failed_or_rows, query), f"rows of {query.id}", 300)
+            if (failure := query.exception()) is not None:
+                raise failure
+    finally:
+        for query in queries:
+            query.stop()
+
+
+def has_failed_or_rows(query: StreamingQuery) -> bool:
+    done = (progress.numInputRows > 0 for progress in query.recentProgress)
+    return query.exception() is not None or any(done)
+
+
+def collected(spark: SparkSession, statement: str) -> list[Row]:
+    return spark.sql(statement).collect()
 
 
 def test_a_topic_comes_back_from_its_backup(

@@ -228,16 +228,16 @@ def test_a_driver_that_was_overtaken_while_it_decided_writes_nothing(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = query.run_tasks(0, tasks=3)
-    decide = exactly_once_writer.decide
+    new_decision = exactly_once_writer.new_decision
 
     def overtaken(*arguments: Any) -> Decided:
-        decided = decide(*arguments)
+        decided = new_decision(*arguments)
         monkeypatch.undo()
         query.run(0)
         query.run(1)
         return decided
 
-    monkeypatch.setattr(exactly_once_writer, "decide", overtaken)
+    monkeypatch.setattr(exactly_once_writer, "new_decision", overtaken)
     query.commit(late, 0)
 
     query.check(0, 1)

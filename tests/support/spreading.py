@@ -7,7 +7,9 @@ groups of its collected tests to a file that the scheduler reads.
 """
 
 import json
+import os
 from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,61 +17,119 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 SPARK: Final = "the Spark session"
-# The longest tests start first, so that all processes end at about the same time. Before them come
-# the commands, whose output is compared: clients of other tests would print into it.
-FIRST: Final = (
+# These mostly wait: for brokers, browsers, other programs. Commands, whose output is compared, come
+# first: clients of other tests would print into it. Then the longest, so that all processes end at
+# about the same time.
+WAITING: Final = (
     "tests/cli/",
     "tests/chaos/",
     "tests/cluster/",
     "tests/demo/",
     "tests/spark/",
     "tests/clients/",
-    "tests/sim/",
     "tests/interop/",
     "tests/testing/",
+    "tests/console/",
     "tests/bench/",
     "tests/test_readme.py",
-    "tests/test_tidy.py",
     "tests/znodes/",
+)
+# All others compute, the longest first. One process does so while others wait, so that a processor
+# is neither idle nor overloaded; at the end all do.
+COMPUTING: Final = (
+    "tests/sim/",
+    "tests/test_tidy.py",
     "tests/server/",
     "tests/log/",
     "tests/wire/",
 )
-# The first half of those mostly wait. These compute: they are interleaved with the others, so that
-# the processors are neither idle nor overloaded.
-COMPUTING: Final = tuple(f"tests/sim/test_{name}.py" for name in ("mutations", "replay", "seeds"))
+COMPUTING_AT_ONCE: Final = 1
 
 
 class Spread(LoadScopeScheduling):
-    """Assigns groups in the order in which their first tests were collected."""
+    """Assigns groups in the order in which their first tests were collected, of each kind."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         super().__init__(config, log)
         self._group_of: dict[str, str] = {}
+        self._waiting: set[str] = set()
+        self._last_of: dict[Any, str] = {}
 
     def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
         written = _written_by(self.config, node.workerinput)
         self._group_of |= json.loads(written.read_text())
         written.unlink()
+        self._waiting |= {
+            group
+            for name, group in self._group_of.items()
+            if group == SPARK or name.startswith(WAITING)
+        }
         super().add_node_collection(node, collection)
 
     def _split_scope(self, nodeid: str) -> str:
         return self._group_of[nodeid]
+
+    def _assign_work_unit(self, node: Any) -> None:
+        last = [
+            self._last_of[each] for each in self.nodes if each in self._last_of and each != node
+        ]
+        group = next_group(list(self.workqueue), last, self._waiting)
+        self._last_of[node] = group
+        self.workqueue.move_to_end(group, last=False)
+        super()._assign_work_unit(node)
+
+
+def next_group(queue: Sequence[str], others: Sequence[str], waiting: Collection[str]) -> str:
+    """The first group that computes, if too few of the other processes do; else one that waits.
+
+    Where there is none of that kind it is the first of all.
+    """
+    computing = sum(group not in waiting for group in others)
+    is_to_wait = computing >= COMPUTING_AT_ONCE
+    return next((group for group in queue if (group in waiting) == is_to_wait), queue[0])
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Spread | None:
     return Spread(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Begin each process at another place of the suite.
+
+    On a fresh clone pytest compiles every test file, and keeps what it compiled: so the processes
+    compile a part each, instead of all of them everything.
+    """
+    config = session.config
+    if hasattr(config, "workerinput") and config.args == config.getini("testpaths"):
+        number = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+        count = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        parts = {str(part): _size(part) for folder in config.args for part in _parts(Path(folder))}
+        config.args = rotated(parts, number / count)
+
+
+def rotated(sizes: Mapping[str, int], share: float) -> list[str]:
+    """The names, from the one at this share of the whole size on, and those before it behind."""
+    names, ends = list(sizes), list(accumulate(sizes.values()))
+    first = next((at for at, end in enumerate(ends) if end > share * ends[-1]), 0)
+    return names[first:] + names[:first]
+
+
+def _parts(folder: Path) -> list[Path]:
+    """The directories and files with tests."""
+    found = (each for each in folder.iterdir() if each.is_dir() or each.match("test_*.py"))
+    return sorted(each for each in found if _size(each))
+
+
+def _size(part: Path) -> int:
+    files = part.rglob("test_*.py") if part.is_dir() else [part]
+    return sum(file.stat().st_size for file in files)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     groups = _groups(items)
-    items.sort(key=lambda item: _turn(item, groups[item.nodeid]))
-    computing, others = _by_work({groups[item.nodeid]: item for item in items})
-    places = {group: float(place) for place, group in enumerate(others)}
-    for number, group in enumerate(computing):
-        places[group] = (number + 0.5) * len(others) / len(computing) / 2
-    items.sort(key=lambda item: places[groups[item.nodeid]])
+    items.sort(key=lambda item: (_turn(item, groups[item.nodeid]), item.path))
 
 
 @pytest.hookimpl(tryfirst=True)  # the names of the collected tests are sent right after this
@@ -93,15 +153,10 @@ def _group(item: pytest.Item, is_on_spark: bool) -> str:
     return SPARK if is_on_spark else item.nodeid.partition("::")[0]
 
 
-def _by_work(groups: Mapping[str, pytest.Item]) -> tuple[list[str], list[str]]:
-    """The computing groups and all others, by one test of each; both in order."""
-    computing = [name for name, item in groups.items() if item.nodeid.startswith(COMPUTING)]
-    return computing, [name for name in groups if name not in computing]
-
-
 def _turn(item: pytest.Item, group: str) -> tuple[bool, int]:
-    ranks = (rank for rank, prefix in enumerate(FIRST) if item.nodeid.startswith(prefix))
-    return group != SPARK, next(ranks, len(FIRST))
+    order = (*WAITING, *COMPUTING)
+    ranks = (rank for rank, prefix in enumerate(order) if item.nodeid.startswith(prefix))
+    return group != SPARK, next(ranks, len(order))
 
 
 def _written_by(config: pytest.Config, about_worker: Mapping[str, Any]) -> Path:

@@ -1,4 +1,4 @@
-"""The alert of a failed TLS handshake, which tells the client why it is refused.
+"""The alert of a failed TLS handshake, which says why the client is refused.
 
 The event loop closes a connection as soon as its handshake fails, and the alert stays in the
 buffer. The client takes that for a broken network and connects again and again.

@@ -181,7 +181,7 @@ def may_downgrade(turn: ConsumerTurn, leaving: ConsumerMember) -> bool:
     )
 
 
-def decide_downgrade(turn: ConsumerTurn, leaving: ConsumerMember) -> None:
+def downgrade(turn: ConsumerTurn, leaving: ConsumerMember) -> None:
     """Downgrade the group to a classic one of the members that stay; it rebalances at once.
 
     The record has the partitions that members own, not their targets: an upgrade before all have

@@ -43,7 +43,7 @@ from barnabas.groups.classic.classic_messages import (
 )
 from barnabas.groups.classic.classic_record import apply_record, loaded_group
 from barnabas.groups.classic.classic_state import GroupEvent, GroupState
-from barnabas.groups.classic.classic_sync import decide_heartbeat, on_sync
+from barnabas.groups.classic.classic_sync import on_heartbeat, on_sync
 from barnabas.groups.classic.classic_turn import ClassicSettings, Turn
 from barnabas.groups.consumer.consumer_messages import (
     ConsumerHeartbeatReply,
@@ -168,7 +168,7 @@ class GroupCoordinatorShard:
         if group is None:
             return CoordinatorResult(_missing(request.group_id))
         if isinstance(group, ClassicGroup):
-            return decide_heartbeat(self._turn(group, now), request)
+            return on_heartbeat(self._turn(group, now), request)
         return self._consumer.heartbeat(group, request, now)
 
     def leave(self, request: LeaveRequest, now: Now) -> CoordinatorResult[LeaveReply]:

@@ -3,7 +3,7 @@
 A future log has the directory `<topic>-<partition>.<uuid>-future`. When it has caught up, both logs
 change their names in one turn of the loop: the current one gets the suffix `-delete`, the future
 one loses its own. A crash may leave either rename undone. The file `future-is-complete`, which is
-on disk before them, tells a start what it has found:
+on disk before them, says what a start has found:
 
     both logs, one of them future     nothing was renamed: go on copying
     only the future one               it is renamed now

@@ -27,7 +27,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class CheckpointWrite(NamedTuple):
-    """Work for a thread: write a checkpoint, unless a later decision has been written by then."""
+    """Work for a thread: write a checkpoint, unless a later one is written by then."""
 
     checkpoint: "OffsetCheckpoint"
     number: int
@@ -38,12 +38,12 @@ class CheckpointWrite(NamedTuple):
 
 
 class OffsetCheckpoint:
-    """One checkpoint file of a log directory: the loop decides its contents, any thread writes."""
+    """One checkpoint file of a log directory: the loop prepares its contents, any thread writes."""
 
     def __init__(self, disk: Disk, name: str) -> None:
         self._disk = disk
         self._name = name
-        self._decided = self._written = 0
+        self._prepared = self._written = 0
         # Two background tasks may write at the same time, and both use the same temporary file.
         self._lock = Lock()
         # The contents on disk, as last read or written here, and the contents to write next.
@@ -59,10 +59,10 @@ class OffsetCheckpoint:
         self.offsets = self.latest = offsets
         return offsets
 
-    def decide(self, offsets: Offsets) -> CheckpointWrite:
-        self._decided += 1
+    def prepare(self, offsets: Offsets) -> CheckpointWrite:
+        self._prepared += 1
         self.latest = offsets
-        return CheckpointWrite(self, self._decided, offsets)
+        return CheckpointWrite(self, self._prepared, offsets)
 
     def write(self, number: int, offsets: Offsets) -> None:
         with self._lock:
@@ -121,7 +121,7 @@ class LogDir:
         return self._checkpoints[name].read()
 
     def write_offsets(self, name: str, offsets: Offsets) -> CheckpointWrite:
-        return self._checkpoints[name].decide(offsets)
+        return self._checkpoints[name].prepare(offsets)
 
     def is_known(self, name: str, partition: TopicPartition) -> bool:
         """True if that checkpoint, as it is on disk, has an entry for the partition."""
@@ -134,10 +134,10 @@ class LogDir:
         old log's start. Entries of partitions that are not `left` go, too. Blocks if it writes.
         """
         for checkpoint in self._checkpoints.values():
-            # A write that was decided on earlier and is not done yet becomes void by this one.
+            # A write that was prepared earlier and is not done yet becomes void by this one.
             known = checkpoint.latest
             if partition in known or partition in checkpoint.offsets:
-                checkpoint.decide({each: known[each] for each in known if each in left}).run()
+                checkpoint.prepare({each: known[each] for each in known if each in left}).run()
 
     def stored(self, name: str) -> str | None:
         """Return a property of `meta.properties`: `cluster.id` or `broker.id`."""

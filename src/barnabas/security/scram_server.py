@@ -1,7 +1,7 @@
 """SCRAM of the server: see `barnabas.client.scram` for the messages.
 
 A client that names no user of ours gets a challenge as any other, with a salt that stays the same
-as long as this process lives, and fails with its proof: nothing tells it that the user is missing.
+as long as this process lives, and fails with its proof: it does not learn that the user is missing.
 """
 
 import base64

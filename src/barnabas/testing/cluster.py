@@ -94,7 +94,7 @@ class Cluster:
         return self
 
     def close(self) -> None:
-        """Stop all brokers; with a temporary folder kill them, and delete it.
+        """Stop all brokers; with a temporary directory kill them, and delete it.
 
         Raises  LawBroken if a broker had stopped because of a bug
         """

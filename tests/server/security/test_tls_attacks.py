@@ -19,6 +19,7 @@ from tests.server.security.test_sasl import SOON, frame, text
 from tests.server.security.test_tls import client_hello, connect, resident, until_closed
 
 MIB = 1024 * 1024
+ALONE = [pytest.mark.long, pytest.mark.alone]
 PLAIN_KAFKA = frame(18, 0, b"")
 Attack = Callable[[random.Random, bytes], bytes]
 LINE = re.compile(r"connection (?:closed|not accepted|lost within a request) ?.*peer=127\.0\.0\.1")
@@ -58,9 +59,9 @@ def mutated(dice: random.Random, whole: bytes) -> bytes:
         (hello, "SASL_PLAINTEXT", 50),
         (garbage, "SASL_PLAINTEXT", 50),
         (mutated, "SSL", 100),
-        pytest.param(mutated, "SSL", 10_000, marks=pytest.mark.long),
-        pytest.param(garbage, "SSL", 2_000, marks=pytest.mark.long),
-        pytest.param(garbage, "SASL_PLAINTEXT", 2_000, marks=pytest.mark.long),
+        pytest.param(mutated, "SSL", 10_000, marks=ALONE),
+        pytest.param(garbage, "SSL", 2_000, marks=ALONE),
+        pytest.param(garbage, "SASL_PLAINTEXT", 2_000, marks=ALONE),
     ],
 )
 def test_an_attack_costs_little_and_others_are_served(

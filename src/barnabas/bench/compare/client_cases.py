@@ -34,7 +34,7 @@ MOST_MESSAGES: Final = {100: 600_000, 1000: 150_000}
 # the others waits for fetch.max.wait.ms, and this partition is not in it.
 SKEWED_SHARE: Final = 0.2
 FEWEST_MESSAGES: Final = 3_000
-# Three fast clients read all of that within 0.15 s, which tells nothing.
+# Three fast clients read all of that within 0.15 s, too short to measure.
 GROUP_SHARE: Final = 3
 FAST: Final = frozenset({"librdkafka", "franz-go"})
 # Of these messages, for clients that take much longer over one; a measurement is to take a second.

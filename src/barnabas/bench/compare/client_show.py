@@ -83,7 +83,7 @@ def show(console: Console, found: Comparison) -> None:
 
 
 def write(found: Comparison, facts: Facts, folder: Path) -> list[Path]:
-    """Put `clients.json`, `.md`, `.html` and, with matplotlib, `.png` into the folder."""
+    """Put `clients.json`, `.md`, `.html` and, with matplotlib, `.png` into the directory."""
     pages = partial(as_html, found, facts)
     return save(folder / "clients", found, facts, as_markdown(found, facts), pages, draw(found))
 

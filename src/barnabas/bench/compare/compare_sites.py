@@ -67,7 +67,7 @@ class BrokerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # Only the parent gets Ctrl-C; the brokers end when told to, or with the parent.
+                # Only the parent gets Ctrl-C; the brokers end at its request, or with it.
                 process_group=0,
                 preexec_fn=_end_with_us if sys.platform == "linux" else None,
             )
@@ -192,7 +192,7 @@ def apache_kafka(
         }
         path = data.with_suffix(".properties")
         path.write_text("".join(f"{key}={value}\n" for key, value in written.items()))
-        # Libraries that it unpacks are gone with its folder: who is killed removes nothing.
+        # Libraries that it unpacks are gone with its directory: a killed process removes nothing.
         options = (*AS_SHIPPED, f"-Djava.io.tmpdir={data.parent}")
         return release.java_command("kafka.Kafka", path, options=options)
 

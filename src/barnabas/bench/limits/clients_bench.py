@@ -42,7 +42,7 @@ class Pass:
     """All messages in one direction: the duration, and the broker's share of busy time."""
 
     seconds: float
-    broker_busy: float | None  # None where there is no /proc to tell
+    broker_busy: float | None  # None where there is no /proc
 
 
 def clients_section(bench: Bench) -> Section:

@@ -50,7 +50,7 @@ def idle_section(bench: Bench) -> Section:
     python_s = median(_python_start() for _ in range(bench.plan.starts))
     rows = [*_start_rows(starts, python_s), *_idle_rows(bench)]
     notes = (
-        f"start-up: medians of {bench.plan.starts}, on an empty data folder",
+        f"start-up: medians of {bench.plan.starts}, on an empty data directory",
         f"CPU over {bench.plan.idle_seconds:g} s; the load: {bench.plan.client_bytes / 1e6:.0f} MB",
     )
     return Section("idle", "Start-up and idling", "Barnabas", "bare Python", rows, notes)

@@ -33,7 +33,7 @@ class Exchange:
     error_at: int
     offset_at: int  # the base offset in the reply; of a Fetch it is the batch's own
     partition_at: int
-    ask_at: int = 0  # the wanted offset in a Fetch request; 0 tells that this is a Produce
+    ask_at: int = 0  # the wanted offset in a Fetch request; 0 in a Produce
 
     def request_for(self, partition: int) -> bytes:
         head, tail = self.request[: self.partition_at], self.request[self.partition_at + 4 :]

@@ -53,7 +53,7 @@ def log_section(bench: Bench) -> Section:
     notes = (
         f"append and read: {plan.log_bytes / 1e6:.0f} MB a round, medians of {plan.repeat}",
         f"look-up: {plan.look_ups:,} random offsets of {_sparse_gb(bench):.1f} GB, one by one; "
-        "max tells of the first in a segment, whose files are opened",
+        "max is the first in a segment, whose files are opened",
         "recovery: all of it scanned, beside reading it; clean open: as at the start of a broker",
     )
     return Section("log", "Log", "Barnabas", "plain file", rows, notes)

@@ -199,7 +199,7 @@ async def describe_controller(client: RawClient) -> dict[str, Any]:
             ApiKey.DESCRIBE_CONTROLLER, DescribeControllerRequest()
         )
     except CommandFailed as failure:
-        raise CommandFailed(f"{failure} (only Barnabas tells of its controller)") from None
+        raise CommandFailed(f"{failure} (only Barnabas describes its controller)") from None
     _check(answer, "the controller")
     state = json.loads(answer.state)
     assert isinstance(state, dict)

@@ -107,7 +107,7 @@ def reset_offsets(
     client = GroupAdmin(ClusterClients(bootstrap, properties))
     _check(client, groups)
     changes = {
-        name: _decide(client, name, scenario, wanted, requested.get(name)) for name in groups
+        name: _changes_of(client, name, scenario, wanted, requested.get(name)) for name in groups
     }
     if execute:
         for name, each in changes.items():
@@ -171,7 +171,7 @@ def _check(client: "GroupAdmin", groups: Sequence[str]) -> None:
             check_is_empty(group, "reset")
 
 
-def _decide(
+def _changes_of(
     client: "GroupAdmin",
     name: str,
     scenario: Scenario,

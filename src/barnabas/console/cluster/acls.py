@@ -1,7 +1,7 @@
 """ACLs: read from the cluster, and the question why a principal may do something, or not.
 
 The rule is Kafka's StandardAuthorizer's: a deny that matches wins, then an allow; with neither
-nobody may, unless the broker says otherwise or the principal is a super user, which no API tells.
+nobody may, unless the broker says otherwise or the principal is a super user, which no API reports.
 """
 
 from collections.abc import Iterable

@@ -95,7 +95,7 @@ async def gather_broker(page: Page) -> Context:
     }
 
 
-async def decide_elect(page: Page, _: Form) -> Plan:
+async def plan_elect(page: Page, _: Form) -> Plan:
     client = page.cluster.client
 
     async def carry_out() -> str:
@@ -114,5 +114,5 @@ async def decide_elect(page: Page, _: Form) -> Plan:
 ROUTES: Final = (
     live_page("/cluster", "cluster.html", gather_cluster),
     live_page("/cluster/brokers/{broker}", "broker.html", gather_broker, 30.0),
-    action("/cluster/elect", "elect leaders", decide_elect),
+    action("/cluster/elect", "elect leaders", plan_elect),
 )

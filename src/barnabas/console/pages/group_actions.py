@@ -10,7 +10,7 @@ from barnabas.console.web.page import Page
 from barnabas.wire.apis import ApiKey
 
 
-async def decide_delete_group(page: Page, form: Form) -> Plan:
+async def plan_delete_group(page: Page, form: Form) -> Plan:
     name = form.get("name", "")
     group = await describe_group(page.cluster.client, await page.cluster.index.get(), name)
     if group.members:
@@ -26,4 +26,4 @@ async def decide_delete_group(page: Page, form: Form) -> Plan:
     return Plan(f"Delete group {name}", effects, "Delete", carry_out, "groups", is_dangerous=True)
 
 
-ROUTES: Final = (action("/group/delete", "delete group", decide_delete_group),)
+ROUTES: Final = (action("/group/delete", "delete group", plan_delete_group),)

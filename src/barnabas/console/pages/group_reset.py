@@ -87,7 +87,7 @@ def _scenario(page: Page, form: Form) -> Scenario:
             raise WrongInput(f"“{other}” is no way to reset offsets")
 
 
-async def decide_reset(page: Page, form: Form) -> Plan:
+async def plan_reset(page: Page, form: Form) -> Plan:
     name = form.get("name", "")
     index = await page.cluster.index.get()
     group = await describe_group(page.cluster.client, index, name)
@@ -255,6 +255,6 @@ async def offsets(request: Request) -> Response:
 
 ROUTES: Final = (
     live_page("/group/reset", "group_reset.html", gather_reset, 30.0),
-    action("/group/reset", "reset offsets", decide_reset),
+    action("/group/reset", "reset offsets", plan_reset),
     Route("/group/offsets", offsets, methods=["GET"]),
 )

@@ -63,7 +63,7 @@ async def gather_pipelines(page: Page) -> Context:
     }
 
 
-async def decide_start(page: Page, form: Form) -> Plan:
+async def plan_start(page: Page, form: Form) -> Plan:
     await check_operator(page)
     folders = page.state.options.pipelines
     if not folders:
@@ -115,7 +115,7 @@ def _mirror(bootstrap: str, form: Form) -> tuple[str, list[str]]:
     return f"mirror of {', '.join(topics)} to {to}", command
 
 
-async def decide_stop(page: Page, form: Form) -> Plan:
+async def plan_stop(page: Page, form: Form) -> Plan:
     await check_operator(page)
     run = page.state.pipeline_runs.get(form.get("name", ""))
     if run is None:
@@ -131,6 +131,6 @@ async def decide_stop(page: Page, form: Form) -> Plan:
 
 ROUTES: Final = (
     live_page("/pipelines", "pipelines.html", gather_pipelines, 3.0),
-    action("/pipelines/start", "start pipeline", decide_start),
-    action("/pipelines/stop", "stop pipeline", decide_stop),
+    action("/pipelines/start", "start pipeline", plan_start),
+    action("/pipelines/stop", "stop pipeline", plan_stop),
 )

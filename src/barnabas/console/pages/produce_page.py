@@ -80,7 +80,7 @@ def _texts(record: Record) -> dict[str, Any]:
     return {"key": text(record.key), "value": value, "headers": "\n".join(lines)}
 
 
-async def decide_produce(page: Page, form: Form) -> Plan:
+async def plan_produce(page: Page, form: Form) -> Plan:
     topic = page.request.path_params["topic"]
     row = await topic_row(page, topic)
     rows = {each.partition: each for each in read_partitions(row)}
@@ -145,5 +145,5 @@ async def _produce(page: Page, topic: str, row: PartitionRow, record: Record) ->
 
 ROUTES: Final = (
     Route("/topics/{topic}/produce", show, methods=["GET"]),
-    action("/topics/{topic}/produce", "produce", decide_produce),
+    action("/topics/{topic}/produce", "produce", plan_produce),
 )

@@ -49,7 +49,7 @@ async def gather_plan(page: Page) -> Context:
     }
 
 
-async def decide_reassign(page: Page, form: Form) -> Plan:
+async def plan_reassign(page: Page, form: Form) -> Plan:
     client = page.cluster.client
     plan = parse_plan(form.get("plan", ""), "the plan")
     throttle = integer(form, "throttle", 0, "The throttle", LONGEST) if form.get("throttle") else 0
@@ -82,7 +82,7 @@ async def decide_reassign(page: Page, form: Form) -> Plan:
     return Plan("Reassign partitions", effects, "Start", carry_out, "cluster")
 
 
-async def decide_cancel(page: Page, form: Form) -> Plan:
+async def plan_cancel(page: Page, form: Form) -> Plan:
     """Cancels one reassignment, or all of them and their throttles."""
     client, wanted = page.cluster.client, form.get("partition", "")
     moving = await client.checked(list_reassignments(client))
@@ -106,7 +106,7 @@ async def decide_cancel(page: Page, form: Form) -> Plan:
     return Plan("Cancel reassignments", effects, "Cancel them", carry_out, "cluster")
 
 
-async def decide_throttle(page: Page, form: Form) -> Plan:
+async def plan_throttle(page: Page, form: Form) -> Plan:
     """Bounds what brokers copy for the reassignments that go on."""
     client = page.cluster.client
     rate = integer(form, "throttle", 1, "The throttle", LONGEST)
@@ -124,7 +124,7 @@ async def decide_throttle(page: Page, form: Form) -> Plan:
     return Plan("Change the throttle", effects, "Change", carry_out, "cluster")
 
 
-async def decide_unthrottle(page: Page, _: Form) -> Plan:
+async def plan_unthrottle(page: Page, _: Form) -> Plan:
     client = page.cluster.client
 
     async def carry_out() -> str:
@@ -137,8 +137,8 @@ async def decide_unthrottle(page: Page, _: Form) -> Plan:
 
 ROUTES: Final = (
     live_page("/cluster/reassign", "reassign.html", gather_plan, 60.0),
-    action("/cluster/reassign", "reassign", decide_reassign),
-    action("/cluster/throttle", "change throttle", decide_throttle),
-    action("/cluster/cancel", "cancel reassignments", decide_cancel),
-    action("/cluster/unthrottle", "remove throttles", decide_unthrottle),
+    action("/cluster/reassign", "reassign", plan_reassign),
+    action("/cluster/throttle", "change throttle", plan_throttle),
+    action("/cluster/cancel", "cancel reassignments", plan_cancel),
+    action("/cluster/unthrottle", "remove throttles", plan_unthrottle),
 )

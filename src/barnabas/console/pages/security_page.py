@@ -131,7 +131,7 @@ def _number(names: dict[int, str], name: str) -> int:
     raise WrongInput(f"“{name}” is not one of {', '.join(names.values())}")
 
 
-async def decide_create_acl(page: Page, form: Form) -> Plan:
+async def plan_create_acl(page: Page, form: Form) -> Plan:
     acl = _acl_of(form)
     creation = fields(
         resource_type=_number(RESOURCES, acl.resource),
@@ -152,7 +152,7 @@ async def decide_create_acl(page: Page, form: Form) -> Plan:
     return Plan("Add an ACL", [f"{acl}."], "Add", carry_out, "security")
 
 
-async def decide_delete_acl(page: Page, form: Form) -> Plan:
+async def plan_delete_acl(page: Page, form: Form) -> Plan:
     acl = _acl_of(form)
     wanted = fields(
         resource_type_filter=_number(RESOURCES, acl.resource),
@@ -173,7 +173,7 @@ async def decide_delete_acl(page: Page, form: Form) -> Plan:
     return Plan("Remove an ACL", effects, "Remove", carry_out, "security", is_dangerous=True)
 
 
-async def decide_user(page: Page, form: Form) -> Plan:
+async def plan_user(page: Page, form: Form) -> Plan:
     """Sets the password of a user, or deletes its credentials."""
     name, is_deletion = form.get("name", "").strip(), form.get("do") == "delete"
     mechanism = _number(_MECHANISMS, form.get("mechanism", "SCRAM-SHA-256"))
@@ -213,7 +213,7 @@ async def decide_user(page: Page, form: Form) -> Plan:
     return Plan(title, effects, verb, carry_out, "security", is_dangerous=is_deletion)
 
 
-async def decide_quota(page: Page, form: Form) -> Plan:
+async def plan_quota(page: Page, form: Form) -> Plan:
     user, client_id = form.get("user", "").strip(), form.get("client", "").strip()
     key = form.get("key", _QUOTAS[0])
     value = integer(form, "value", 0, "The quota", LONGEST)
@@ -242,8 +242,8 @@ async def decide_quota(page: Page, form: Form) -> Plan:
 
 ROUTES: Final = (
     live_page("/security", "security.html", gather_security, 10.0),
-    action("/security/acls", "add ACL", decide_create_acl),
-    action("/security/acls/delete", "remove ACL", decide_delete_acl),
-    action("/security/users", "change user", decide_user),
-    action("/security/quotas", "change quota", decide_quota),
+    action("/security/acls", "add ACL", plan_create_acl),
+    action("/security/acls/delete", "remove ACL", plan_delete_acl),
+    action("/security/users", "change user", plan_user),
+    action("/security/quotas", "change quota", plan_quota),
 )

@@ -25,7 +25,7 @@ def pids_of(page: Page, brokers: list[int]) -> dict[int, int]:
     return {broker: pid for broker, pid in found.items() if pid is not None}
 
 
-async def decide_shutdown(page: Page, form: Form) -> Plan:
+async def plan_shutdown(page: Page, form: Form) -> Plan:
     await check_operator(page)
     broker = integer(form, "broker", 0, "The broker")
     if broker not in pids_of(page, [broker]):
@@ -56,4 +56,4 @@ async def decide_shutdown(page: Page, form: Form) -> Plan:
     return Plan(title, effects, "Shut down", carry_out, "cluster", is_dangerous=True)
 
 
-ROUTES: Final = (action("/cluster/shutdown", "shut down a broker", decide_shutdown),)
+ROUTES: Final = (action("/cluster/shutdown", "shut down a broker", plan_shutdown),)

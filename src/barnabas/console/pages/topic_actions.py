@@ -26,7 +26,7 @@ async def show_new(request: Request) -> Response:
     return page.render("topic_new.html", {})
 
 
-async def decide_create(page: Page, form: Form) -> Plan:
+async def plan_create(page: Page, form: Form) -> Plan:
     name = form.get("name", "").strip()
     if not name:
         raise WrongInput("A topic needs a name")
@@ -63,7 +63,7 @@ def _span() -> object:
     return timedelta(milliseconds=_TIMEOUT_MS)
 
 
-async def decide_configure(page: Page, form: Form) -> Plan:
+async def plan_configure(page: Page, form: Form) -> Plan:
     name = page.request.path_params["topic"]
     key, value = form.get("key", ""), form.get("value", "").strip()
     is_reset = form.get("do") == "reset"
@@ -81,7 +81,7 @@ async def decide_configure(page: Page, form: Form) -> Plan:
     return Plan(title, effects, "Reset" if is_reset else "Set", carry_out, f"topics/{name}/configs")
 
 
-async def decide_add_partitions(page: Page, form: Form) -> Plan:
+async def plan_add_partitions(page: Page, form: Form) -> Plan:
     name = page.request.path_params["topic"]
     row = await topic_row(page, name)
     total = integer(form, "total", row.partitions + 1, "The new number of partitions")
@@ -102,7 +102,7 @@ async def decide_add_partitions(page: Page, form: Form) -> Plan:
     return Plan(f"Add partitions to {name}", effects, "Add", carry_out, f"topics/{name}")
 
 
-async def decide_delete(page: Page, form: Form) -> Plan:
+async def plan_delete(page: Page, form: Form) -> Plan:
     name = page.request.path_params["topic"]
     row = await topic_row(page, name)
     if form.get("again", "").strip() != name:
@@ -128,7 +128,7 @@ async def decide_delete(page: Page, form: Form) -> Plan:
     return Plan(f"Delete topic {name}", effects, "Delete", carry_out, "topics", is_dangerous=True)
 
 
-async def decide_delete_records(page: Page, form: Form) -> Plan:
+async def plan_delete_records(page: Page, form: Form) -> Plan:
     name = page.request.path_params["topic"]
     row = await topic_row(page, name)
     chosen = form.get("partition", "all")
@@ -178,9 +178,9 @@ async def decide_delete_records(page: Page, form: Form) -> Plan:
 
 ROUTES: Final = (
     Route("/topics-new", show_new, methods=["GET"]),
-    action("/topics-new", "create topic", decide_create),
-    action("/topics/{topic}/configs", "configure topic", decide_configure),
-    action("/topics/{topic}/partitions", "add partitions", decide_add_partitions),
-    action("/topics/{topic}/records", "delete records", decide_delete_records),
-    action("/topics/{topic}/delete", "delete topic", decide_delete),
+    action("/topics-new", "create topic", plan_create),
+    action("/topics/{topic}/configs", "configure topic", plan_configure),
+    action("/topics/{topic}/partitions", "add partitions", plan_add_partitions),
+    action("/topics/{topic}/records", "delete records", plan_delete_records),
+    action("/topics/{topic}/delete", "delete topic", plan_delete),
 )

@@ -173,7 +173,7 @@ async def _open_in(page: Page, topic: str, known: set[int]) -> list[dict[str, An
     ]
 
 
-async def decide_abort(page: Page, form: Form) -> Plan:
+async def plan_abort(page: Page, form: Form) -> Plan:
     topic = form.get("topic", "")
     partition = integer(form, "partition", 0, "The partition")
     producer = integer(form, "producer", 0, "The producer id", LONGEST)
@@ -212,5 +212,5 @@ async def decide_abort(page: Page, form: Form) -> Plan:
 
 ROUTES: Final = (
     live_page("/transactions", "transactions.html", gather_transactions, 5.0),
-    action("/transactions/abort", "abort transaction", decide_abort),
+    action("/transactions/abort", "abort transaction", plan_abort),
 )

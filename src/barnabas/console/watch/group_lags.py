@@ -264,7 +264,7 @@ def decide_lag(
     ends: LogEnds,
     members: Sequence[ListedMember] | None = None,
 ) -> GroupLag:
-    """The lag of a group with these committed offsets; None if its coordinator has none to tell.
+    """The lag of a group with these committed offsets; None if its coordinator reports none.
 
     Partitions count that members own, too: where nothing is committed, an empty log has no lag.
     """

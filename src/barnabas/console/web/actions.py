@@ -41,11 +41,11 @@ class WrongInput(ClusterFailed):
     """The form has a value that cannot be meant."""
 
 
-Decide = Callable[[Page, Form], Awaitable[Plan]]
+MakePlan = Callable[[Page, Form], Awaitable[Plan]]
 
 
-def action(path: str, name: str, decide: Decide) -> Route:
-    """A route for one kind of change: the first POST decides a plan, the second carries it out.
+def action(path: str, name: str, make_plan: MakePlan) -> Route:
+    """A route for one kind of change: the first POST makes a plan, the second carries it out.
 
     The plan that a person has seen is kept, and carried out once.
     """
@@ -64,7 +64,7 @@ def action(path: str, name: str, decide: Decide) -> Route:
             plan = page.session.plans.pop(form["confirmed"], None)
             return await _carry_out(page, name, plan) if plan else _refuse(page, _DONE, 409)
         try:
-            plan = await decide(page, form)
+            plan = await make_plan(page, form)
         except (ClusterFailed, CommandFailed) as failure:
             return _refuse(page, str(failure), 400)
         plan_id = page.state.sessions.keep(page.session, plan)

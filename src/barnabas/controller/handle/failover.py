@@ -47,7 +47,7 @@ async def take_over(active: ActiveController) -> None:
     # just started would report only those to its clients.
     await active.perform((SendMetadata(None, None),))
     await _demote_restarted(active, restarted)
-    await active.perform(await _decide_initial_steps(context, tuple(alone)))
+    await active.perform(await _initial_steps(context, tuple(alone)))
     log.info(
         "controller is ready epoch=%d brokers=%d topics=%d partitions=%d",
         context.epoch,
@@ -143,9 +143,7 @@ async def _restarted_leaders(
             yield partition
 
 
-async def _decide_initial_steps(
-    context: Context, restarted_leaders: tuple[TopicPartition, ...]
-) -> Steps:
+async def _initial_steps(context: Context, restarted_leaders: tuple[TopicPartition, ...]) -> Steps:
     """Notify every replica of its leader, remove dead replicas from ISRs, and elect leaders.
 
     Dead replicas of a topic whose deletion is active are left to the deletion.

@@ -78,7 +78,7 @@ def _assign(turn: Turn, request: SyncRequest) -> None:
         turn.arm_session(group.members[member_id])
 
 
-def decide_heartbeat(turn: Turn, request: HeartbeatRequest) -> CoordinatorResult[ErrorCode]:
+def on_heartbeat(turn: Turn, request: HeartbeatRequest) -> CoordinatorResult[ErrorCode]:
     group = turn.group
     error = group.check_member_of(
         request.generation_id, request.member_id, request.group_instance_id

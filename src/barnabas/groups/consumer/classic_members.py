@@ -210,7 +210,7 @@ def _check_generation(member: ConsumerMember, generation_id: int) -> None:
 # -- leaving --------------------------------------------------------------------------------------
 
 
-def decide_leave(turn: ConsumerTurn, request: LeaveRequest) -> LeaveReply:
+def on_leave(turn: ConsumerTurn, request: LeaveRequest) -> LeaveReply:
     leaving: dict[str, ConsumerMember] = {}
     left = []
     for each in request.members:

@@ -22,8 +22,8 @@ from barnabas.groups.consumer.consumer_describe import described
 from barnabas.groups.consumer.consumer_group import ConsumerGroup
 from barnabas.groups.consumer.consumer_heartbeat import (
     check_heartbeat,
-    decide_absence,
     leaving_member,
+    on_absence,
     on_heartbeat,
 )
 from barnabas.groups.consumer.consumer_member import ConsumerMember, MemberState
@@ -39,7 +39,7 @@ from barnabas.groups.consumer.consumer_messages import (
 from barnabas.groups.consumer.consumer_replay import replay
 from barnabas.groups.consumer.consumer_turn import REJOIN, REVOCATION, ConsumerTurn
 from barnabas.groups.group_upgrade import (
-    decide_downgrade,
+    downgrade,
     leave_classic,
     may_downgrade,
     upgraded_group,
@@ -105,7 +105,7 @@ class ConsumerGroups:
         turn = self._turn(group, now)
         member = leaving_member(group, request)
         if request.member_epoch == LEAVING_FOR_A_WHILE:
-            return turn.result(decide_absence(turn, member))
+            return turn.result(on_absence(turn, member))
         _remove(turn, member, f"{member.member_id} left")
         reply = ConsumerHeartbeatReply(
             member_id=request.member_id, member_epoch=request.member_epoch
@@ -146,7 +146,7 @@ class ConsumerGroups:
         self, group: ShardGroup, request: LeaveRequest, now: Now
     ) -> CoordinatorResult[LeaveReply]:
         turn = self._turn(group, now)
-        return turn.result(classic_members.decide_leave(turn, request))
+        return turn.result(classic_members.on_leave(turn, request))
 
     # -- the log, time, and topics --------------------------------------------------------------
 
@@ -210,7 +210,7 @@ def _not_found(group: object, group_id: str) -> BrokerError:
 
 def _remove(turn: ConsumerTurn, member: ConsumerMember, why: str) -> None:
     if may_downgrade(turn, member):
-        decide_downgrade(turn, member)
+        downgrade(turn, member)
     else:
         turn.remove_members([member], why)
 

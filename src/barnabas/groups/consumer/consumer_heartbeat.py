@@ -249,7 +249,7 @@ def leaving_member(group: ConsumerGroup, request: ConsumerHeartbeatRequest) -> C
     return own_static_member(found, request.member_id, request.instance_id)
 
 
-def decide_absence(turn: ConsumerTurn, member: ConsumerMember) -> ConsumerHeartbeatReply:
+def on_absence(turn: ConsumerTurn, member: ConsumerMember) -> ConsumerHeartbeatReply:
     """A static member leaves for a while: it keeps its partitions until its session times out."""
     away = replace(member, epoch=LEAVING_FOR_A_WHILE, revoking={})
     turn.records.append(current_record(turn.group.group_id, away))

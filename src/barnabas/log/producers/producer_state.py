@@ -138,7 +138,7 @@ class ProducerStates:
 
         Of a coordinator's batch (not `from_client`) only the epoch is checked, and the guard.
         `guard` is the one with which a transactional batch was verified. The epoch comes first: a
-        producer that was fenced must not be told of its transaction.
+        producer that was fenced must not learn of its transaction.
 
         Raises  BrokerError, changing nothing:
                 invalid_producer_epoch        its producer has been fenced

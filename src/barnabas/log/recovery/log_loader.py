@@ -28,7 +28,7 @@ from barnabas.log.producers.producer_state import ProducerStates
 from barnabas.log.segment.active_segment import MAX_RELATIVE
 from barnabas.log.segment.index import Sizes
 from barnabas.log.segment.segment import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, Segment
-from barnabas.log.segment.segments import DELETED, decide_jitter_ms, new_segment
+from barnabas.log.segment.segments import DELETED, draw_jitter_ms, new_segment
 
 _INDEXES: Final = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 
@@ -190,7 +190,7 @@ def _load_segments(
             disk.remove(f"{directory}/{name}")
     segments = []
     for base in bases:
-        jitter_ms = decide_jitter_ms(config, random)
+        jitter_ms = draw_jitter_ms(config, random)
         segments.append(
             Segment(disk, directory, base, config, now_ms, jitter_ms=jitter_ms, sizes=sizes)
         )

@@ -151,12 +151,12 @@ def new_segment(
     disk: Disk, directory: str, base_offset: int, config: TopicConfig, random: Random, now_ms: int
 ) -> Segment:
     """An empty segment with its files."""
-    jitter_ms = decide_jitter_ms(config, random)
+    jitter_ms = draw_jitter_ms(config, random)
     segment = Segment(disk, directory, base_offset, config, now_ms, jitter_ms=jitter_ms)
     segment.create(config.segment_bytes if config.preallocate else 0)
     return segment
 
 
-def decide_jitter_ms(config: TopicConfig, random: Random) -> int:
+def draw_jitter_ms(config: TopicConfig, random: Random) -> int:
     """A part of `segment.jitter.ms`, so that segments begun together do not all roll together."""
     return random.below(min(config.segment_jitter_ms, config.segment_ms))

@@ -1,4 +1,4 @@
-"""Change notifications: sequential znodes that tell all brokers to read something again."""
+"""Change notifications: sequential znodes that make all brokers read something again."""
 
 import asyncio
 import logging

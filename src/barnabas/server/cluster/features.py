@@ -91,7 +91,7 @@ class Features:
             try:
                 await self._read()
                 if self._metadata.controller == self._broker_id:
-                    await self._decide()
+                    await self._write_default()
             except SessionExpired:
                 pass  # the next session calls `start` again
             except LawBroken:
@@ -119,7 +119,7 @@ class Features:
             levels = " ".join(f"{name}={level}" for name, level in self.finalized.levels.items())
             log.info("finalized features epoch=%d %s", self.epoch, levels or "none")
 
-    async def _decide(self) -> None:
+    async def _write_default(self) -> None:
         live = await self._registered()
         current = None if self.epoch == NO_NODE else self.finalized
         wanted = decide_default(current, live, self._assigned())

@@ -59,7 +59,7 @@ class Made:
 Creation: TypeAlias = Made | BrokerError
 
 
-class _Decided(NamedTuple):
+class _Prepared(NamedTuple):
     """A topic that may be created; `left_over` are properties of a deleted topic of this name."""
 
     wanted: NewTopic
@@ -140,11 +140,11 @@ class TopicCreation:
                     except BrokerError as error:
                         results[each.name] = error
                 left_over = await self._left_over(assigned, results)
-            decided = self._decide(assigned, left_over, results)
+            prepared = self._prepare(assigned, left_over, results)
             if validate_only:
-                results |= {d.wanted.name: _made(d, None) for d in decided}
+                results |= {d.wanted.name: _made(d, None) for d in prepared}
             else:
-                await self._write(decided, results)
+                await self._write(prepared, results)
         except BrokerError as error:  # without the tree, none of the others is created
             results |= {each.name: error for each in part if each.name not in results}
         return [results[each.name] for each in part]
@@ -166,13 +166,13 @@ class TopicCreation:
         names.add(wanted.name)
         return dict(sorted(assignment.items()))
 
-    def _decide(
+    def _prepare(
         self,
         assigned: Mapping[str, tuple[NewTopic, Assignment]],
         left_over: frozenset[str],
         results: dict[str, Creation],
-    ) -> list[_Decided]:
-        decided = []
+    ) -> list[_Prepared]:
+        prepared = []
         for name, (wanted, assignment) in assigned.items():
             if name in results:
                 continue
@@ -182,8 +182,8 @@ class TopicCreation:
                 results[name] = error
                 continue
             topic = TopicAssignment(assignment, self._random.uuid())
-            decided.append(_Decided(wanted, topic, name in left_over))
-        return decided
+            prepared.append(_Prepared(wanted, topic, name in left_over))
+        return prepared
 
     def _assign(self, wanted: NewTopic, racks: Racks) -> Assignment:
         replication_factor = wanted.replication_factor
@@ -254,44 +254,44 @@ class TopicCreation:
         found = await self._coordination.get_many(list(nodes))
         return [each is not None for each in found]
 
-    async def _write(self, decided: list[_Decided], results: dict[str, Creation]) -> None:
+    async def _write(self, prepared: list[_Prepared], results: dict[str, Creation]) -> None:
         """Write all in one transaction; if that fails, each in its own."""
         try:
             with coordinating():
-                await self._commit(decided)
+                await self._commit(prepared)
         except (NodeExists, NoNode):
-            for each in decided:
+            for each in prepared:
                 results[each.wanted.name] = await self._write_alone(each)
         else:
-            results |= {each.wanted.name: self._on_written(each) for each in decided}
+            results |= {each.wanted.name: self._on_written(each) for each in prepared}
 
-    async def _write_alone(self, decided: _Decided) -> Creation:
-        config = paths.config_path(paths.topic_entity(decided.wanted.name))
+    async def _write_alone(self, prepared: _Prepared) -> Creation:
+        config = paths.config_path(paths.topic_entity(prepared.wanted.name))
         while True:
             try:
                 with coordinating():
                     (left_over,) = await self._existing([config])
-                    await self._commit([decided._replace(left_over=left_over)])
+                    await self._commit([prepared._replace(left_over=left_over)])
             except NodeExists:
-                return _exists(decided.wanted.name)
+                return _exists(prepared.wanted.name)
             except NoNode:
                 continue  # the properties of the deleted topic are gone meanwhile
             except BrokerError as error:
                 return error
-            return self._on_written(decided)
+            return self._on_written(prepared)
 
-    async def _commit(self, decided: Iterable[_Decided]) -> None:
-        operations = [each for topic in decided for each in topic.operations()]
+    async def _commit(self, prepared: Iterable[_Prepared]) -> None:
+        operations = [each for topic in prepared for each in topic.operations()]
         if operations:
             await self._coordination.multi(operations)
 
-    def _on_written(self, decided: _Decided) -> Made:
-        self._configs.know_topic(decided.wanted.name, decided.wanted.overrides)
-        return _made(decided, decided.topic.topic_id)
+    def _on_written(self, prepared: _Prepared) -> Made:
+        self._configs.know_topic(prepared.wanted.name, prepared.wanted.overrides)
+        return _made(prepared, prepared.topic.topic_id)
 
 
-def _made(decided: _Decided, topic_id: uuid.UUID | None) -> Made:
-    return Made(decided.wanted.name, topic_id, decided.topic.partitions)
+def _made(prepared: _Prepared, topic_id: uuid.UUID | None) -> Made:
+    return Made(prepared.wanted.name, topic_id, prepared.topic.partitions)
 
 
 def _log_created(made: Sequence[Made]) -> None:

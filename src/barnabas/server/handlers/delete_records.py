@@ -45,7 +45,7 @@ async def handle(
 def _deletion(
     broker: Broker, delayed: Delayed, topic: str, asked: DeleteRecordsPartition
 ) -> tuple[TopicPartition, Deletion]:
-    """Move the start of the leader's own log; followers hear of it."""
+    """Move the start of the leader's own log; followers move theirs when they fetch."""
     partition = TopicPartition(topic, asked.partition_index)
     deletion = _delete(broker, partition, asked.offset)
     if deletion.code is None:

@@ -27,7 +27,7 @@ async def handle(
     if (code := refusal(request, call.access)) is not ErrorCode.none:
         return _response(ProducerReply(code), call)
     try:
-        reply = await _decide(broker, request)
+        reply = await _init_producer(broker, request)
     except BrokerError as e:
         reply = ProducerReply(e.code)
     return _response(reply, call)
@@ -55,7 +55,7 @@ def _response(reply: ProducerReply, call: Call) -> InitProducerIdResponse:
     )
 
 
-async def _decide(broker: Broker, request: InitProducerIdRequest) -> ProducerReply:
+async def _init_producer(broker: Broker, request: InitProducerIdRequest) -> ProducerReply:
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return ProducerReply(ErrorCode.invalid_request)
     if request.transactional_id is None:

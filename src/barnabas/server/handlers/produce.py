@@ -13,7 +13,6 @@ is known from 11 on; from 12 on the broker adds partitions to transactions (KIP-
 """
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -22,7 +21,7 @@ from typing import Final
 
 from barnabas.base.at_once import at_once
 from barnabas.base.clock import Clock
-from barnabas.base.errors import BarnabasError, BrokerError, DiskFault, ErrorCode
+from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.failures import FailureChannel
 from barnabas.base.ids import TopicPartition
 from barnabas.base.offload import Offload
@@ -31,13 +30,13 @@ from barnabas.log.log import Appended
 from barnabas.log.producers.verification import VerificationGuard
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
-from barnabas.security.acls import Operation, ResourceType
 from barnabas.security.authorizer import Authorizer
-from barnabas.server.cluster.metadata_cache import is_internal
 from barnabas.server.delayed.delayed_produce import ALL, Awaited, DelayedProduce
 from barnabas.server.delayed.partition_purgatories import Delayed
 from barnabas.server.network.connection import Connection
 from barnabas.server.requests.partition_append import ZSTD_SINCE, Done, PartitionAppend
+from barnabas.server.requests.produce_access import ProduceAccess, denied_first
+from barnabas.server.requests.produce_responses import ProduceResponses, SilentFailure, by_topic
 from barnabas.server.requests.repeated_produce import RepeatedProduce
 from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply, Work, given
 from barnabas.server.transactions.partition_verification import Codes, PartitionVerification
@@ -49,7 +48,6 @@ from barnabas.server.transactions.transactional_produce import (
     produce_error,
     transactional_headers,
 )
-from barnabas.wire.produce.plain_batch import Answer as PlainAnswer
 from barnabas.wire.produce.produce_codec import (
     PartitionBatches,
     PartitionProduced,
@@ -58,16 +56,9 @@ from barnabas.wire.produce.produce_codec import (
     read_produce,
     read_single,
     refusal,
-    success,
     whole,
-    write_produce,
 )
 from barnabas.wire.records.compression import SMALL_RECORDS, RecordsTooLarge
-
-log = logging.getLogger("barnabas.produce")
-
-# The number of partitions whose responses are kept ready.
-REMEMBERED: Final = 10_000
 
 _WENT_WELL: Final = (ErrorCode.none,)
 _NO_ERROR: Final = frozenset(_WENT_WELL)
@@ -75,13 +66,6 @@ _NO_ERROR: Final = frozenset(_WENT_WELL)
 NO_CODES: Final[Codes] = {}
 # Appends what is left of a request.
 AppendLeft = Callable[[int, int, Sequence[PartitionBatches], Guards], Awaitable[list[Done]]]
-# By topic, the error of what a client may not write.
-Denied = dict[str, ErrorCode]
-Topics = list[tuple[str, list[PartitionProduced]]]
-
-
-class SilentFailure(BarnabasError):
-    """A request with acks=0 failed: only a closed connection can report that."""
 
 
 class Produce:
@@ -115,11 +99,10 @@ class Produce:
         self._append = PartitionAppend(
             replicas, clock, offload, delayed, failures, max_decompressed
         )
-        self._successes: dict[tuple[int, str, int], PlainAnswer] = {}
         self._work = work
-        self._errors = errors
+        self._responses = ProduceResponses(errors)
         self._transactions = TransactionalProduce(replicas, clock, verification)
-        self._authorizer = authorizer
+        self._access = ProduceAccess(authorizer)
 
     def __call__(
         self,
@@ -134,7 +117,7 @@ class Produce:
             single is not None
             and -1 <= single.acks <= 1
             and version >= ZSTD_SINCE
-            and self._is_usual(single, connection)
+            and self._access.is_usual(single, connection)
         ):
             leader = self._replicas.find(single.topic, single.partition)
             if leader is not None and leader.is_plain and not leader.must_block(single.records):
@@ -148,55 +131,11 @@ class Produce:
         # The whole request is read before any of it is appended: a malformed one leaves no trace.
         request = read_produce(version, frame, position) if single is None else whole(single)
         headers = transactional_headers(request)
-        denied = self._denied(request, connection, is_transactional=bool(headers))
-        request, done = _denied_first(request, denied) if denied else (request, [])
+        denied = self._access.denied(request, connection, is_transactional=bool(headers))
+        request, done = denied_first(request, denied) if denied else (request, [])
         if allowed := {key: each for key, each in headers.items() if key[0] not in denied}:
             return self._transactional(version, correlation_id, request, allowed, connection, done)
         return self._serve(version, correlation_id, request, connection, {}, done)
-
-    def _is_usual(self, single: SinglePartition, connection: Connection) -> bool:
-        """True if all requests that begin like this one may take the fast path."""
-        authorizer = self._authorizer
-        return not is_internal(single.topic) and (
-            authorizer is None
-            or (
-                self._may_write(authorizer, single.topic, connection)
-                and self._may_use(authorizer, single.transactional_id, connection)
-            )
-        )
-
-    def _may_write(self, authorizer: Authorizer, topic: str, connection: Connection) -> bool:
-        return authorizer.authorize(
-            connection, Operation.WRITE, ResourceType.TOPIC, topic, "Produce"
-        )
-
-    def _may_use(
-        self, authorizer: Authorizer, transactional_id: str | None, connection: Connection
-    ) -> bool:
-        return transactional_id is None or authorizer.authorize(
-            connection,
-            Operation.WRITE,
-            ResourceType.TRANSACTIONAL_ID,
-            transactional_id,
-            "Produce",
-        )
-
-    def _denied(
-        self, request: ProduceRequest, connection: Connection, *, is_transactional: bool
-    ) -> Denied:
-        """The topics that the client may not write to: all, if it may not use its id."""
-        authorizer = self._authorizer
-        if authorizer is None:
-            return {}
-        topics = dict.fromkeys(batches.topic for batches in request.partitions)
-        named = request.transactional_id if is_transactional else None
-        if not self._may_use(authorizer, named, connection):
-            return dict.fromkeys(topics, ErrorCode.transactional_id_authorization_failed)
-        return {
-            topic: ErrorCode.topic_authorization_failed
-            for topic in topics
-            if not self._may_write(authorizer, topic, connection)
-        }
 
     def _serve(
         self,
@@ -290,7 +229,7 @@ class Produce:
             raise
         except (BrokerError, DiskFault) as e:
             refused = self._append.refused(partition, e)
-            return self._reply(version, correlation_id, acks, [(topic, [refused])])
+            return self._responses.reply(version, correlation_id, acks, [(topic, [refused])])
         self._delayed.on_append(leader)
         if acks and guard is None:
             self._offer_shortcut(version, frame, single, connection)
@@ -309,7 +248,7 @@ class Produce:
         if acks == 0:
             return None
         topic, partition = leader.topic_partition
-        went_well = self._success(version, topic, partition)
+        went_well = self._responses.success(version, topic, partition)
         base_offset, end, time_ms = appended
 
         def respond(codes: Sequence[ErrorCode]) -> bytes:
@@ -317,7 +256,7 @@ class Produce:
             if codes[0] is ErrorCode.none:
                 return went_well.response(correlation_id, base_offset, time_ms, start)
             failed = PartitionProduced(partition, int(codes[0]), base_offset, time_ms, start)
-            return self._written(version, correlation_id, [(topic, [failed])])
+            return self._responses.written(version, correlation_id, [(topic, [failed])])
 
         if acks != ALL or leader.high_watermark >= end:
             return respond(_WENT_WELL)
@@ -332,8 +271,8 @@ class Produce:
         """The answer, when nothing of it has to wait any more."""
         awaited = [each.awaited for each in done if each.awaited is not None]
         if not awaited:
-            topics = _by_topic(request, [each.produced for each in done])
-            return self._reply(version, correlation_id, request.acks, topics)
+            topics = by_topic(request, [each.produced for each in done])
+            return self._responses.reply(version, correlation_id, request.acks, topics)
         # The records are in the log: a delayed operation must not keep their receive buffer.
         request = _without_records(request)
 
@@ -345,26 +284,18 @@ class Produce:
                 else each.produced._replace(code=int(next(fared)))
                 for each in done
             ]
-            return self._written(version, correlation_id, _by_topic(request, produced))
+            return self._responses.written(version, correlation_id, by_topic(request, produced))
 
         operation = DelayedProduce(self._replicas, awaited, respond)
         keys = [each.leader.topic_partition for each in awaited]
         self._delayed.produces.try_complete_else_watch(operation, keys, request.timeout_ms)
         return operation.pending
 
-    def _success(self, *key: *tuple[int, str, int]) -> PlainAnswer:
-        answer = self._successes.get(key)
-        if answer is None:
-            if len(self._successes) >= REMEMBERED:
-                self._successes.clear()
-            answer = self._successes[key] = success(*key)
-        return answer
-
     def _offer_shortcut(
         self, version: int, frame: memoryview, single: SinglePartition, connection: Connection
     ) -> None:
         """Let the connection serve the next request that begins like this one by itself."""
-        went_well = self._success(version, single.topic, single.partition)
+        went_well = self._responses.success(version, single.topic, single.partition)
         key = (single.topic, single.partition)
         connection.remember(
             frame,
@@ -390,23 +321,7 @@ class Produce:
     ) -> bytes:
         topic, partition = key
         refused = [(topic, [self._append.refused(partition, fault)])]
-        return self._written(version, correlation_id, refused)
-
-    def _reply(self, version: int, correlation_id: int, acks: int, topics: Topics) -> bytes | None:
-        if acks != 0:
-            return self._written(version, correlation_id, topics)
-        for code in self._count_errors(topics):
-            raise SilentFailure(f"produce with acks=0 failed code={ErrorCode(code).name}")
-        return None
-
-    def _written(self, version: int, correlation_id: int, topics: Topics) -> bytes:
-        self._count_errors(topics)
-        return write_produce(version, correlation_id, topics)
-
-    def _count_errors(self, topics: Topics) -> list[int]:
-        codes = [each.code for _, partitions in topics for each in partitions if each.code]
-        self._errors.update(codes)
-        return codes
+        return self._responses.written(version, correlation_id, refused)
 
     # -- the slow path -------------------------------------------------------
 
@@ -467,14 +382,6 @@ class Produce:
         return await given(reply) if isinstance(reply, Pending) else reply or b""
 
 
-def _denied_first(request: ProduceRequest, denied: Denied) -> tuple[ProduceRequest, list[Done]]:
-    """The request with the partitions that are refused in front, and their results."""
-    refused = [each for each in request.partitions if each.topic in denied]
-    others = [each for each in request.partitions if each.topic not in denied]
-    done = [Done(refusal(each.partition, denied[each.topic])) for each in refused]
-    return request._replace(partitions=[*refused, *others]), done
-
-
 def _kept(request: ProduceRequest) -> ProduceRequest:
     """The request with records of its own: it waits for another broker, and holds no buffer."""
     return request._replace(
@@ -488,14 +395,3 @@ def _kept(request: ProduceRequest) -> ProduceRequest:
 def _without_records(request: ProduceRequest) -> ProduceRequest:
     named = [batches._replace(records=None) for batches in request.partitions]
     return request._replace(partitions=named)
-
-
-def _by_topic(request: ProduceRequest, produced: list[PartitionProduced]) -> Topics:
-    topics: Topics = []
-    last = None
-    for batches, partition in zip(request.partitions, produced, strict=True):
-        if batches.topic != last:
-            last = batches.topic
-            topics.append((last, []))
-        topics[-1][1].append(partition)
-    return topics

@@ -129,14 +129,14 @@ class LogCleaner:
             )
 
     def _start_due(self) -> None:
-        while len(self._tasks) < self._config.cleaner().threads and (chosen := self.decide()):
+        while len(self._tasks) < self._config.cleaner().threads and (chosen := self.next_log()):
             cleaning = self.begin(chosen)
             if cleaning is not None:
                 task = asyncio.ensure_future(self.clean(chosen.log, cleaning))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
-    def decide(self) -> LogToClean | None:
+    def next_log(self) -> LogToClean | None:
         """The log to clean next, if one is due."""
         statistics, now_ms = self.statistics, self._clock.now_ms()
         statistics.uncleanable = {

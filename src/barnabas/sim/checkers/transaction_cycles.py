@@ -84,7 +84,7 @@ def _add(graph: Graph, before: int, after: int, why: str) -> None:
 
 
 def _written(history: OperationHistory) -> dict[TopicPartition, dict[int, int]]:
-    """The transaction of each offset that a producer was told."""
+    """The transaction of each offset that was reported to a producer."""
     found: dict[TopicPartition, dict[int, int]] = defaultdict(dict)
     for operation, send in history.of(TransactionalSend):
         if isinstance(operation.got, Sent) and operation.got.base_offset != NO_OFFSET:

@@ -40,6 +40,7 @@ def audit_replicas(spark: "SparkSession", replicas: Sequence[ReplicaFiles]) -> A
         ranges = list(decide_ranges(audited))
         audited.findings += different(spark, batches, ranges, audited)
         audited.findings += decide_lost(audited)
+        audited.notes += decide_not_in_sync(audited)
         audited.history = history(batches, audited.totals.values())
     finally:
         batches.unpersist()
@@ -64,26 +65,29 @@ def decide_ranges(audited: AuditResult) -> Iterator[ComparedRange]:
 
 
 def decide_lost(audited: AuditResult) -> Iterator[AuditFinding]:
-    """Findings for replicas that end before their own high watermark: they lost records.
-
-    A replica that ends before the high watermark of others was not in sync: that is a note.
-    """
+    """Findings for replicas that end before their own high watermark: they lost records."""
     for partition, replicas in by_partition(audited.replicas).items():
-        committed = max(each.high_watermark or 0 for each in replicas)
         ids = {each.topic_id for each in replicas if each.topic_id is not None}
         for replica in replicas:
             end, own = audited.totals_of(replica).end, replica.high_watermark or 0
             if end < own:
                 what = f"ends at {end} but its high watermark is {own}: committed records are lost"
                 yield AuditFinding(AuditCheck.REPLICAS, partition, replica.broker, end, what)
-            elif end < committed:
-                audited.notes.append(
-                    f"{partition} on broker {replica.broker} ends at {end} and is not in sync: the"
-                    f" high watermark is {committed}"
-                )
             if len(ids) > 1:
                 what = f"has topic id {replica.topic_id}, other replicas have another"
                 yield AuditFinding(AuditCheck.REPLICAS, partition, replica.broker, None, what)
+
+
+def decide_not_in_sync(audited: AuditResult) -> Iterator[str]:
+    """Notes on replicas that end before the high watermark of others, but not before their own."""
+    for partition, replicas in by_partition(audited.replicas).items():
+        committed = max(each.high_watermark or 0 for each in replicas)
+        for replica in replicas:
+            if (replica.high_watermark or 0) <= (end := audited.totals_of(replica).end) < committed:
+                yield (
+                    f"{partition} on broker {replica.broker} ends at {end} and is not in sync: the"
+                    f" high watermark is {committed}"
+                )
 
 
 def _noted(replica: ReplicaFiles) -> Iterator[AuditFinding]:

@@ -147,7 +147,7 @@ def commit(
         return  # no task of this query ever had a row
     history, lost = _finish(staging, topic, options, clock)
     if batch_id > history.published_id and mine:
-        decided = decide(history, batch_id, mine, options)
+        decided = new_decision(history, batch_id, mine, options)
         staging.append(decided, clock)
         history, more = _finish(staging, topic, options, clock, decided)
         lost += more
@@ -164,7 +164,7 @@ def commit(
         )
 
 
-def decide(
+def new_decision(
     history: QueryHistory, batch_id: int, written: Sequence[StagedMessage], options: SourceOptions
 ) -> Decided:
     """The decision about a micro-batch, not appended yet. Raises SparkFailure."""

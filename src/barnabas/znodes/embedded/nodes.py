@@ -127,7 +127,7 @@ class Nodes:
         Raises  a ZnodeError for the first operation that fails
         """
         draft = _Draft(self._nodes)
-        return [draft.decide(operation, session_id) for operation in operations]
+        return [draft.add(operation, session_id) for operation in operations]
 
     def apply(self, zxid: int, changes: Sequence[Change]) -> list[Result]:
         """Apply one decided transaction; return the result of each operation."""
@@ -168,13 +168,13 @@ class _Shape(NamedTuple):
 
 
 class _Draft:
-    """The tree after the operations decided so far."""
+    """The tree after the operations added so far."""
 
     def __init__(self, nodes: dict[str, Znode]) -> None:
         self._nodes = nodes
         self._changed: dict[str, _Shape | None] = {}
 
-    def decide(self, operation: Operation, session_id: int) -> Change:
+    def add(self, operation: Operation, session_id: int) -> Change:
         match operation:
             case CreateNode():
                 return self._create(operation, session_id)
