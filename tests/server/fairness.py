@@ -6,11 +6,12 @@ once, as if its time had run out, and noted as one that waited.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+from zlib import crc32
 
 import uvloop
 
@@ -43,17 +44,19 @@ class Reader:
     insight: Insight
     client: RawClient
     waits: int = 0
+    topic: str = TOPIC
 
     async def fetch(self, asked: FetchAsked, limits: FetchLimits, **options: int) -> "Answered":
         before = self.waits
-        fetch = asked.of_topic(TOPIC, limits, **options)
+        fetch = asked.of_topic(self.topic, limits, **options)
         await self.client.send(write_fetch_request(BY_NAME, 0, "test", fetch))
         answer = read_fetch_response(BY_NAME, memoryview(await self.client.receive())[4:])
         return Answered(answer, self.waits > before)
 
     def ends(self, partitions: Iterable[int]) -> dict[int, int]:
         return {
-            each: int(self.insight.leader(TOPIC, each).log.log_end_offset) for each in partitions
+            each: int(self.insight.leader(self.topic, each).log.log_end_offset)
+            for each in partitions
         }
 
 
@@ -94,14 +97,14 @@ def _hurry(purgatory: "Purgatory[DelayedOperation]", reading: Reader) -> None:
     setattr(purgatory, "watch", at_once)  # noqa: B010 - mypy allows no other way
 
 
-async def fill(insight: Insight, sizes: Sequence[Sequence[int]]) -> None:
+async def fill(insight: Insight, sizes: Sequence[Sequence[int]], topic: str = TOPIC) -> None:
     """Create the topic: for each partition the sizes of its batches."""
-    await insight.create(TOPIC, partitions=len(sizes))
+    await insight.create(topic, partitions=len(sizes))
     client = await insight.connect()
     contents = {size: batch_of(size).content for each in sizes for size in each}
-    for number in range(max(map(len, sizes))):
+    for number in range(max(map(len, sizes), default=0)):
         now = [
-            (TOPIC, partition, contents[batches[number]])
+            (topic, partition, contents[batches[number]])
             for partition, batches in enumerate(sizes)
             if number < len(batches)
         ]
@@ -123,13 +126,61 @@ class Served:
         return self._runner.run(example)
 
 
+Prepare = Callable[[Insight, str, int], object]  # with a topic, and how many partitions it has
+
+
+class Layouts:
+    """Topics of any sizes, each filled when first asked for; now and then on another broker.
+
+    The name of a topic follows from its sizes alone, so an example is the same in every order.
+    """
+
+    MOST_BYTES: Final = 128 * MIB  # on one broker
+
+    def __init__(
+        self, prepare: Prepare = lambda *_: None, properties: Mapping[str, object] | None = None
+    ) -> None:
+        self._prepare = prepare
+        self._properties = properties or {}
+        self._stack = ExitStack()
+        self._filled: dict[str, Served] = {}
+        self._bytes = 0
+        self._running: tuple[asyncio.Runner, Reader] | None = None
+
+    def of(self, sizes: Sequence[Sequence[int]]) -> Served:
+        """A topic whose partitions have batches of these sizes."""
+        topic = f"{TOPIC}-{crc32(repr(sizes).encode()):08x}"
+        if topic not in self._filled:
+            if self._bytes > self.MOST_BYTES:
+                self.close()
+            if self._running is None:
+                self._running = self._stack.enter_context(_running(**self._properties))
+            runner, reading = self._running
+            runner.run(fill(reading.insight, sizes, topic))
+            self._prepare(reading.insight, topic, len(sizes))
+            reading.topic = topic
+            self._filled[topic] = Served(runner, reading, len(sizes))
+            self._bytes += sum(map(sum, sizes))
+        found = self._filled[topic]
+        found.reader.topic = topic  # one reader for all: what is asked for next is read
+        return found
+
+    def close(self) -> None:
+        self._stack.close()
+        self._filled.clear()
+        self._running, self._bytes = None, 0
+
+
 @contextmanager
-def served(
-    sizes: Sequence[Sequence[int]],
-    prepare: Callable[[Insight], object] = lambda _: None,
-    **properties: object,
-) -> Iterator[Served]:
+def served(sizes: Sequence[Sequence[int]], **properties: object) -> Iterator[Served]:
     """A broker with that topic; nothing of it is left after the block."""
+    with _running(**properties) as (runner, reading):
+        runner.run(fill(reading.insight, sizes))
+        yield Served(runner, reading, len(sizes))
+
+
+@contextmanager
+def _running(**properties: object) -> Iterator[tuple[asyncio.Runner, Reader]]:
     with (
         TemporaryDirectory() as folder,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
@@ -137,10 +188,7 @@ def served(
         stack = AsyncExitStack()
 
         async def start() -> Reader:
-            insight = await stack.enter_async_context(broker(Path(folder), **properties))
-            await fill(insight, sizes)
-            prepare(insight)
-            return await reader(insight)
+            return await reader(await stack.enter_async_context(broker(Path(folder), **properties)))
 
         async def end() -> None:
             await stack.aclose()
@@ -148,7 +196,7 @@ def served(
 
         reading = runner.run(start())
         try:
-            yield Served(runner, reading, len(sizes))
+            yield runner, reading
         finally:
             runner.run(end())
 
@@ -171,7 +219,7 @@ async def drain_as_java(
     reading: Reader, ends: Mapping[int, int], limits: FetchLimits, most_fetches: int
 ) -> Drained:
     """Read all partitions as the Java consumer does, its answers arriving before its next poll."""
-    fetcher = JavaFetcher(TOPIC, ends, limits)
+    fetcher = JavaFetcher(reading.topic, ends, limits)
     result = Drained()
     named: dict[int, int] = {}
     while fetcher.positions != ends and fetcher.fetches <= most_fetches:

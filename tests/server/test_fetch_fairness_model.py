@@ -10,6 +10,7 @@ Two laws hold for each fetch that asks for one byte at least:
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import pytest
@@ -20,18 +21,19 @@ from barnabas.bench.limits.java_fetcher import MIB, FetchAsked, FetchLimits
 from tests.replication.leading import F2, ME
 from tests.server.fairness import (
     NEVER_MS,
-    TOPIC,
     Answered,
+    Layouts,
     Reader,
-    Served,
     drain_as_java,
-    served,
 )
 from tests.server.followed import BROKER, lead
 from tests.server.raw import Insight
 
 KIB = 1024
-SIZES = [
+Layout = list[list[int]]  # for each partition the sizes of its batches
+
+# What is easily missed at random: many large partitions beside a few small ones.
+CHOSEN: Layout = [
     [200] * 40,
     [KIB] * 60,
     [16 * KIB] * 100,
@@ -42,33 +44,57 @@ SIZES = [
     [16 * KIB] * 100,
     [],
 ]
-PARTITIONS = range(len(SIZES))
+MOST_PARTITIONS = 14
 UNKNOWN = 99  # a partition that does not exist
-FOLLOWED = [sizes * 2 for sizes in SIZES[:5]]
 SESSION_ID_NOT_FOUND, INVALID_SESSION_EPOCH = 70, 71
 
+BATCHES = st.sampled_from([200, KIB, 16 * KIB, 100 * KIB, 700 * KIB]) | st.integers(200, MIB)
+RUNS = st.tuples(BATCHES, st.integers(1, 60))  # a size, and how often it comes
+MOST_BYTES = 6 * MIB  # of a layout; a partition may have one batch more than its share
+
+
+def filled(partitions: list[list[tuple[int, int]]]) -> Layout:
+    share = MOST_BYTES // len(partitions)
+    layout: Layout = []
+    for runs in partitions:
+        layout.append([])
+        for size, count in runs:
+            room = max(0, share - sum(layout[-1]))
+            layout[-1] += [size] * min(count, -(-room // size))
+    return layout
+
+
+LAYOUTS = st.lists(st.lists(RUNS, max_size=3), min_size=1, max_size=MOST_PARTITIONS).map(filled)
 BYTES = st.sampled_from([1, 300, 5_000, 50_000, 300_000, MIB, 50 * MIB]) | st.integers(1, 2 * MIB)
 LIMITS = st.builds(
     FetchLimits, st.just(NEVER_MS), st.just(1), BYTES, BYTES, st.sampled_from([100, 500, 10_000])
 )
-ORDERS = st.lists(st.sampled_from(PARTITIONS), min_size=1, unique=True)
-STARTS = st.dictionaries(st.sampled_from(PARTITIONS), st.floats(0, 1))
+# Any number stands for a partition: counted round and round, so it is there in every layout.
+ANY_PARTITION = st.integers(0, MOST_PARTITIONS - 1)
+ORDERS = st.lists(ANY_PARTITION, min_size=1, unique=True)
+STARTS = st.dictionaries(ANY_PARTITION, st.floats(0, 1))
+SCENES = st.tuples(LAYOUTS | st.just(CHOSEN), ORDERS)
+
+
+def ordered(layout: Layout, order: list[int]) -> list[int]:
+    """Some partitions of the layout in this order."""
+    return list(dict.fromkeys(each % len(layout) for each in order))
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Served]:
-    with served(SIZES) as running:
-        yield running
+def brokers() -> Iterator[Layouts]:
+    with closing(Layouts()) as layouts:
+        yield layouts
 
 
 @pytest.fixture(scope="module")
-def followed() -> Iterator[Served]:
-    def follow(insight: Insight) -> None:
-        for partition in range(len(FOLLOWED)):
-            lead(insight, TOPIC, (ME, F2), partition=partition)
+def followed() -> Iterator[Layouts]:
+    def follow(insight: Insight, topic: str, partitions: int) -> None:
+        for partition in range(partitions):
+            lead(insight, topic, (ME, F2), partition=partition)
 
-    with served(FOLLOWED, follow, **BROKER) as running:
-        yield running
+    with closing(Layouts(follow, BROKER)) as layouts:
+        yield layouts
 
 
 def begun(order: list[int], starts: Mapping[int, float], ends: Mapping[int, int]) -> dict[int, int]:
@@ -87,16 +113,18 @@ def check_answered(got: Answered, positions: Mapping[int, int], ends: Mapping[in
 
 
 @settings(max_examples=40)
-@given(order=ORDERS, limits=LIMITS)
+@given(scene=SCENES, limits=LIMITS)
 def test_the_java_consumer_waits_only_at_the_end_of_all_that_it_names(
-    broker: Served, order: list[int], limits: FetchLimits
+    brokers: Layouts, scene: tuple[Layout, list[int]], limits: FetchLimits
 ) -> None:
     """It may wait with data left elsewhere: what it has buffered it does not name.
 
     Each fetch that does not wait brings a batch, and a poll sends one fetch at most.
     """
-    ends = {each: broker.ends[each] for each in sorted(order)}
-    batches = sum(len(SIZES[each]) for each in ends)
+    layout, order = scene
+    broker = brokers.of(layout)
+    ends = {each: broker.ends[each] for each in sorted(ordered(layout, order))}
+    batches = sum(len(layout[each]) for each in ends)
     polls = sum(ends.values()) // limits.max_poll_records + batches
     result = broker.run(drain_as_java(broker.reader, ends, limits, batches + polls + 2))
     assert result.needless_waits == 0
@@ -134,27 +162,32 @@ async def drain(
 
 
 @settings(max_examples=60)
-@given(order=ORDERS, starts=STARTS, limits=LIMITS)
+@given(scene=SCENES, starts=STARTS, limits=LIMITS)
 def test_a_client_that_begins_with_another_partition_each_time_gets_on_in_each(
-    broker: Served, order: list[int], starts: dict[int, float], limits: FetchLimits
+    brokers: Layouts,
+    scene: tuple[Layout, list[int]],
+    starts: dict[int, float],
+    limits: FetchLimits,
 ) -> None:
     """As librdkafka does. The first that is named and has records gets some, so n fetches do."""
-    positions = begun(order, starts, broker.ends)
+    layout, order = scene
+    broker = brokers.of(layout)
+    positions = begun(ordered(layout, order), starts, broker.ends)
     broker.run(drain(broker.reader, positions, broker.ends, limits, 1))
 
 
-def kafkas_first(positions: dict[int, int], limits: FetchLimits, per: list[int]) -> dict[int, int]:
+def kafkas_first(layout: Layout, order: list[int], limits: FetchLimits) -> dict[int, int]:
     """When each partition gets its first records from Apache Kafka, in this order each time."""
     first: dict[int, int] = {}
-    at = {each: positions[each] // per[each] if SIZES[each] else 0 for each in positions}
+    at = dict.fromkeys(order, 0)  # how many batches were read
     fetches = 0
-    while any(at[each] < len(SIZES[each]) for each in at):
+    while any(at[each] < len(layout[each]) for each in at):
         fetches += 1
         left, total = limits.max_bytes, 0
-        for each in positions:
+        for each in order:
             room, size = min(left, limits.partition_max_bytes), 0
-            while at[each] < len(SIZES[each]):
-                batch = SIZES[each][at[each]]
+            while at[each] < len(layout[each]):
+                batch = layout[each][at[each]]
                 if size + batch > room and (total or size):
                     break
                 size += batch
@@ -164,28 +197,25 @@ def kafkas_first(positions: dict[int, int], limits: FetchLimits, per: list[int])
     return first
 
 
-# Those whose batches all have the same number of records.
-EVEN = [each for each in PARTITIONS if len(set(SIZES[each])) <= 1]
-
-
 @settings(max_examples=60)
 @given(
-    order=st.lists(st.sampled_from(EVEN), min_size=1, unique=True),
+    scene=SCENES,
     limits=st.builds(
         FetchLimits, st.just(NEVER_MS), st.just(1), st.integers(1, MIB), st.integers(1, MIB)
     ),
 )
 def test_a_client_that_always_names_the_same_order_fares_no_worse_than_with_kafka(
-    broker: Served, order: list[int], limits: FetchLimits
+    brokers: Layouts, scene: tuple[Layout, list[int]], limits: FetchLimits
 ) -> None:
     """Kafka itself leaves the last ones of such a client until the first are drained.
 
     A broker that shares its answers otherwise may keep a partition for n fetches longer.
     """
+    layout, order = scene[0], ordered(*scene)
+    broker = brokers.of(layout)
+    kafkas = kafkas_first(layout, order, limits)
     positions = dict.fromkeys(order, 0)
-    per = [broker.ends[each] // max(1, len(SIZES[each])) for each in PARTITIONS]
-    kafkas = kafkas_first(positions, limits, per)
-    ours = broker.run(drain(broker.reader, dict(positions), broker.ends, limits, 0))
+    ours = broker.run(drain(broker.reader, positions, broker.ends, limits, 0))
     late = {each: (at, kafkas[each]) for each, at in ours.items() if at > kafkas[each] + len(order)}
     assert not late, f"first records by fetch, ours and Kafka's: {late}"
 
@@ -299,25 +329,29 @@ class History:
 ACTIONS = st.tuples(
     st.sampled_from(["fetch", "consume", "name", "forget"])
     | st.sampled_from(["fetch", "consume", "out of range", "lose", "wrong epoch"]),
-    st.sampled_from([*PARTITIONS, UNKNOWN]),
+    ANY_PARTITION | st.just(UNKNOWN),
     st.floats(0, 1),
 )
 
 
 @settings(max_examples=200)
 @given(
-    order=ORDERS, starts=STARTS, limits=LIMITS, actions=st.lists(ACTIONS, min_size=5, max_size=60)
+    scene=SCENES, starts=STARTS, limits=LIMITS, actions=st.lists(ACTIONS, min_size=5, max_size=60)
 )
 def test_in_a_session_of_any_history_each_partition_gets_on(
-    broker: Served,
-    order: list[int],
+    brokers: Layouts,
+    scene: tuple[Layout, list[int]],
     starts: dict[int, float],
     limits: FetchLimits,
     actions: list[tuple[str, int, float]],
 ) -> None:
+    layout, order = scene[0], ordered(*scene)
+    broker = brokers.of(layout)
+
     async def example() -> None:
         history = History(broker.reader, broker.ends, limits, begun(order, starts, broker.ends))
-        for action, partition, share in actions:
+        for action, number, share in actions:
+            partition = number if number == UNKNOWN else number % len(layout)
             await history.do(action, partition, share)
             await history.fetch()
         for last in ("fetch", "consume"):  # without any disturbance for a while
@@ -331,21 +365,28 @@ def test_in_a_session_of_any_history_each_partition_gets_on(
 
 @settings(max_examples=60)
 @given(
-    order=st.permutations(range(len(FOLLOWED))),
+    layout=LAYOUTS | st.just([sizes * 2 for sizes in CHOSEN[:5]]),
+    order=st.permutations(range(MOST_PARTITIONS)),
     limits=LIMITS,
-    seeks=st.lists(st.tuples(st.sampled_from(range(len(FOLLOWED))), st.floats(0, 1)), max_size=30),
+    seeks=st.lists(st.tuples(ANY_PARTITION, st.floats(0, 1)), max_size=30),
 )
 def test_a_follower_in_a_session_gets_on_in_each_partition(
-    followed: Served, order: list[int], limits: FetchLimits, seeks: list[tuple[int, float]]
+    followed: Layouts,
+    layout: Layout,
+    order: list[int],
+    limits: FetchLimits,
+    seeks: list[tuple[int, float]],
 ) -> None:
+    broker = followed.of(layout)
+
     async def example() -> None:
-        named = dict.fromkeys(order, 0)
-        history = History(followed.reader, followed.ends, limits, named, replica_id=int(F2))
-        for partition, share in seeks:
-            await history.do("name", partition, share)
+        named = dict.fromkeys(ordered(layout, order), 0)
+        history = History(broker.reader, broker.ends, limits, named, replica_id=int(F2))
+        for number, share in seeks:
+            await history.do("name", number % len(layout), share)
             await history.fetch()
         for _ in range(3 * len(named)):
             await history.fetch()
         await history.lose()
 
-    followed.run(example())
+    broker.run(example())

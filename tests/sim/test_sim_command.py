@@ -13,7 +13,7 @@ import typer
 from barnabas.cli.exit_codes import Misused
 from barnabas.sim import seed_runner, sim_command
 from barnabas.sim.sim_run import Report
-from barnabas.sim.world.seed_settings import settings_of
+from barnabas.sim.world.seed_settings import InEverySeed, settings_of
 from barnabas.sim.world.trace import TraceLine
 
 # A search whose process waits for good, after its worker has begun.
@@ -90,13 +90,13 @@ def test_a_search_prints_totals_and_the_shortest_failing_run(
 def test_a_run_with_transactions_that_fails_is_replayed_with_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def ran(seed: int, seconds: float | None, *_: object, transactions: bool) -> Report:
-        return report(seed, *(["torn transaction"] if transactions else []), steps=0)
+    def ran(seed: int, seconds: float | None, *_: object, every: InEverySeed) -> Report:
+        return report(seed, *(["torn transaction"] if any(every) else []), steps=0)
 
-    def searched(seeds: range, *, transactions: bool, **_: object) -> seed_runner.Summary:
-        found = seed_runner.Summary(transactions=transactions)
+    def searched(seeds: range, *, every: InEverySeed, **_: object) -> seed_runner.Summary:
+        found = seed_runner.Summary(every=every)
         for seed in seeds:
-            found.add(ran(seed, None, transactions=transactions))
+            found.add(ran(seed, None, every=every))
         return found
 
     monkeypatch.setattr(seed_runner, "run_seed", ran)
@@ -106,16 +106,35 @@ def test_a_run_with_transactions_that_fails_is_replayed_with_them(
         sim_command.sim(seed=7, transactions=True)
     with pytest.raises(typer.Exit):
         sim_command.sim(seeds="7..8", transactions=True)
-    assert "to replay: barnabas sim --seed 7 --transactions" in capsys.readouterr().out
+    assert "to replay: barnabas sim --seed 7 --transactions\n" in capsys.readouterr().out
+    with pytest.raises(typer.Exit):
+        sim_command.sim(seeds="7..8", sole_replicas=True)
+    assert "to replay: barnabas sim --seed 7 --sole-replicas\n" in capsys.readouterr().out
     with pytest.raises(Misused, match="--without"):
         sim_command.sim(seed=7, without="min_insync_check", transactions=True)
+    with pytest.raises(Misused, match="--without"):
+        sim_command.sim(seed=7, without="min_insync_check", sole_replicas=True)
+
+
+def test_what_was_done_at_once_is_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    visited = Counter({"EndTxn answered at once": 3})
+    found = seed_runner.Summary()
+    for seed in (1, 2):
+        found.add(replace(report(seed), visited=visited))
+    monkeypatch.setattr(seed_runner, "search", lambda seeds, **_: found)
+    sim_command.sim(seeds="1..2")
+    assert "EndTxn answered at once  6" in capsys.readouterr().out
+    sim_command.sim(seeds="1..2", json=True)
+    assert json.loads(capsys.readouterr().out)["visited"] == {"EndTxn answered at once": 6}
 
 
 def test_every_seed_has_transactions_if_asked_and_is_otherwise_the_same() -> None:
     for seed in range(20):
         chosen = settings_of(seed)
         assert settings_of(seed, transactions=True) == replace(chosen, has_transactions=True)
-    found = seed_runner.Summary(transactions=True)
+    found = seed_runner.Summary(every=InEverySeed(transactions=True))
     for seed in range(20):
         found.add(report(seed))
     assert found.transactional == found.seeds == 20

@@ -15,7 +15,7 @@ from barnabas.base.clock import machine_stopwatch
 from barnabas.base.safeguards import Safeguards
 from barnabas.sim.acl_run import run_with_acls
 from barnabas.sim.sim_run import Report, run
-from barnabas.sim.world.seed_settings import has_acls, settings_of
+from barnabas.sim.world.seed_settings import DRAWN, InEverySeed, searched_settings
 
 # Number of durations to try when shortening a failing run.
 MOST_SHORTENINGS: Final = 6
@@ -24,7 +24,7 @@ _NS: Final = 1_000_000_000
 
 @dataclass(slots=True)
 class Summary:
-    """The totals of all runs so far; with `transactions`, each had them."""
+    """The totals of all runs so far; all of them had what `every` says."""
 
     seeds: int = 0
     operations: int = 0
@@ -32,8 +32,10 @@ class Summary:
     elapsed_s: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
     failing: list[Report] = field(default_factory=list)
+    visited: Counter[str] = field(default_factory=Counter)
     transactional: int = 0  # seeds with transactions
-    transactions: bool = False
+    sole: int = 0  # seeds with sole replicas
+    every: InEverySeed = DRAWN
 
     @property
     def simulated_hours_per_minute(self) -> float:
@@ -46,11 +48,13 @@ class Summary:
 
     def add(self, report: Report) -> None:
         self.seeds += 1
-        settings = settings_of(report.seed, transactions=self.transactions)
+        settings = searched_settings(report.seed, every=self.every)
         self.transactional += settings.has_transactions
+        self.sole += settings.is_sole
         self.operations += report.operations
         self.simulated_s += report.simulated_s
         self.faults += report.faults
+        self.visited += report.visited
         if report.broken:
             self.failing.append(report)
 
@@ -59,16 +63,14 @@ def run_seed(
     seed: int,
     seconds: float | None = None,
     safeguards: Safeguards | None = None,
-    *,
-    transactions: bool = False,
+    every: InEverySeed = DRAWN,
 ) -> Report:
-    """Run one seed; `seconds` overrides how long its faults go on, `transactions` that half of the
-    seeds have none.
+    """Run one seed; `seconds` overrides how long its faults go on.
 
     In some seeds ACLs change, too, with the faults that leave the tree alone.
     """
-    settings = settings_of(seed, seconds, transactions=transactions)
-    return run_with_acls(settings, safeguards) if has_acls(seed) else run(settings, safeguards)
+    settings = searched_settings(seed, seconds, every)
+    return run_with_acls(settings, safeguards) if settings.has_acls else run(settings, safeguards)
 
 
 def search(
@@ -78,7 +80,7 @@ def search(
     seconds: float | None = None,
     processes: int | None = None,
     safeguards: Safeguards | None = None,
-    transactions: bool = False,
+    every: InEverySeed = DRAWN,
     on_report: Callable[[Summary, Report], None] = lambda *_: None,
     stop_at_first: bool = False,
 ) -> Summary:
@@ -86,7 +88,7 @@ def search(
 
     Traces are kept only for runs that broke a law.
     """
-    summary, began = Summary(transactions=transactions), machine_stopwatch()
+    summary, began = Summary(every=every), machine_stopwatch()
     left = iter(seeds)
     count = processes or os.cpu_count() or 1
     spawning = multiprocessing.get_context("spawn")
@@ -97,7 +99,7 @@ def search(
             while (
                 not is_over and len(waiting) < 2 * count and (seed := next(left, None)) is not None
             ):
-                running = pool.submit(_run_without_trace, seed, seconds, safeguards, transactions)
+                running = pool.submit(_run_without_trace, seed, seconds, safeguards, every)
                 waiting[running] = seed
             if not waiting:
                 return summary
@@ -114,12 +116,12 @@ def search(
 
 
 def shorten(
-    report: Report, safeguards: Safeguards | None = None, *, transactions: bool = False
+    report: Report, safeguards: Safeguards | None = None, every: InEverySeed = DRAWN
 ) -> tuple[Report, float | None]:
     """The shortest failing run of the same seed, and its duration; None if it was not shortened."""
     seconds: float | None = None
-    for tried in _shorter(settings_of(report.seed).duration_s):
-        shorter = run_seed(report.seed, tried, safeguards, transactions=transactions)
+    for tried in _shorter(searched_settings(report.seed, every=every).duration_s):
+        shorter = run_seed(report.seed, tried, safeguards, every=every)
         if not shorter.broken:
             continue
         report, seconds = shorter, tried
@@ -134,9 +136,9 @@ def _shorter(duration_s: float) -> Iterator[float]:
 
 
 def _run_without_trace(
-    seed: int, seconds: float | None, safeguards: Safeguards | None, transactions: bool
+    seed: int, seconds: float | None, safeguards: Safeguards | None, every: InEverySeed
 ) -> Report:
-    report = run_seed(seed, seconds, safeguards, transactions=transactions)
+    report = run_seed(seed, seconds, safeguards, every)
     return report if report.broken else replace(report, lines=())
 
 

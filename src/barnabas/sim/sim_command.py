@@ -16,6 +16,7 @@ from barnabas.cli.show import show_json, show_table
 if TYPE_CHECKING:
     from barnabas.sim.seed_runner import Summary
     from barnabas.sim.sim_run import Report
+    from barnabas.sim.world.seed_settings import InEverySeed
 
 MOST_SHOWN: Final = 20
 
@@ -42,6 +43,13 @@ def sim(
         bool,
         typer.Option("--transactions", help="Every seed has transactions, not only half of them."),
     ] = False,
+    sole_replicas: Annotated[
+        bool,
+        typer.Option(
+            "--sole-replicas",
+            help="In every seed partitions have one replica, not only in some of them.",
+        ),
+    ] = False,
     report: Annotated[
         Path | None,
         typer.Option(help="Write the results into docs/reliability.md."),
@@ -62,6 +70,8 @@ def sim(
       barnabas sim --seed 1 --without min_insync_check
                                                   show what a safeguard prevents
       barnabas sim --seeds 1..100 --transactions  search, with transactions in every seed
+      barnabas sim --seeds 1..100 --sole-replicas
+                                                  search, with one replica of every partition
       barnabas sim --seeds 1..500 --report docs/reliability.md
                                                   search, and update the document
     """
@@ -69,15 +79,19 @@ def sim(
         raise Misused("specify either --seed N to replay or --seeds FIRST..LAST to search")
     if seed is None and without is not None:
         raise Misused("--without needs one run: specify --seed N")
-    if transactions and without is not None:
-        raise Misused("--transactions cannot be used with --without, which chooses the clients")
+    if (transactions or sole_replicas) and without is not None:
+        option = "--transactions" if transactions else "--sole-replicas"
+        raise Misused(f"{option} cannot be used with --without, which chooses the clients")
     if seed is not None and report is not None:
         raise Misused("--report needs many runs: specify --seeds FIRST..LAST")
+    from barnabas.sim.world.seed_settings import InEverySeed
+
+    every = InEverySeed(transactions, sole_replicas)
     if seed is not None:
-        broken = _replay(seed, seconds, without, transactions, verbose, json)
+        broken = _replay(seed, seconds, without, every, verbose, json)
     else:
         wanted = parse_seeds(seeds or "")
-        broken = _search(wanted, minutes, seconds, processes, transactions, report, json)
+        broken = _search(wanted, minutes, seconds, processes, every, report, json)
     if broken:
         raise typer.Exit(1)
 
@@ -100,14 +114,14 @@ def _replay(
     seed: int,
     seconds: float | None,
     without: str | None,
-    transactions: bool,
+    every: "InEverySeed",
     verbose: bool,
     json: bool,
 ) -> bool:
     from barnabas.sim.seed_runner import run_seed
 
     if without is None:
-        report = run_seed(seed, seconds, transactions=transactions)
+        report = run_seed(seed, seconds, every=every)
     else:
         report = _mutated(seed, without)
     if json:
@@ -118,6 +132,7 @@ def _replay(
             print(line)
     print()
     _show_faults(report.faults)
+    _show_visited(report.visited)
     print(
         f"\nseed {seed}: {report.simulated_s:.0f} s simulated, {report.operations} operations"
         f" checked, history {report.digest}"
@@ -139,6 +154,7 @@ def _as_json(report: "Report") -> dict[str, Any]:
         "seed": report.seed,
         "broken": list(report.broken),
         "faults": _sorted(report.faults),
+        "visited": _sorted(report.visited),
         "operations": report.operations,
         "simulated_seconds": round(report.simulated_s, 3),
         "history": report.digest,
@@ -165,7 +181,7 @@ def _search(
     minutes: float | None,
     seconds: float | None,
     processes: int | None,
-    transactions: bool,
+    every: "InEverySeed",
     report_at: Path | None,
     json: bool,
 ) -> bool:
@@ -197,13 +213,13 @@ def _search(
             minutes=minutes,
             seconds=seconds,
             processes=processes,
-            transactions=transactions,
+            every=every,
             on_report=on_report,
         )
         shortest, shorter_s = summary.shortest, seconds
         if shortest is not None and seconds is None and shortest.steps:
             progress.update(task, description=f"shortening seed {shortest.seed}")
-            shortest, shorter_s = shorten(shortest, transactions=transactions)
+            shortest, shorter_s = shorten(shortest, every=every)
         if report_at is not None:
             progress.update(task, description="running without each safeguard")
             write(report_at, seeds, summary, list(find_all(processes)))
@@ -216,6 +232,7 @@ def _search(
 
 def _show_summary(summary: "Summary", shortest: "Report | None", seconds: float | None) -> None:
     _show_faults(summary.faults)
+    _show_visited(summary.visited)
     print(
         f"\n{summary.seeds} seeds run, {sum(summary.faults.values())} faults injected,"
         f" {summary.operations} operations checked"
@@ -230,7 +247,7 @@ def _show_summary(summary: "Summary", shortest: "Report | None", seconds: float 
     failing = ", ".join(str(each.seed) for each in sorted(summary.failing, key=_seed)[:MOST_SHOWN])
     print(f"\n{len(summary.failing)} seeds fail: {failing}")
     _show_broken(shortest)
-    print(f"\nto replay: {_command(shortest, seconds, summary.transactions)}")
+    print(f"\nto replay: {_command(shortest, seconds, summary.every)}")
 
 
 def _summary_as_json(
@@ -239,6 +256,7 @@ def _summary_as_json(
     return {
         "seeds": summary.seeds,
         "faults": _sorted(summary.faults),
+        "visited": _sorted(summary.visited),
         "operations": summary.operations,
         "simulated_seconds": round(summary.simulated_s, 3),
         "elapsed_seconds": round(summary.elapsed_s, 3),
@@ -247,7 +265,7 @@ def _summary_as_json(
             {"seed": each.seed, "broken": list(each.broken)}
             for each in sorted(summary.failing, key=_seed)
         ],
-        "shortest": None if shortest is None else _command(shortest, seconds, summary.transactions),
+        "shortest": None if shortest is None else _command(shortest, seconds, summary.every),
     }
 
 
@@ -255,9 +273,10 @@ def _seed(report: "Report") -> int:
     return report.seed
 
 
-def _command(report: "Report", seconds: float | None, transactions: bool) -> str:
+def _command(report: "Report", seconds: float | None, every: "InEverySeed") -> str:
     lasting = "" if seconds is None else f" --seconds {seconds:g}"
-    forced = " --transactions" if transactions else ""
+    forced = " --transactions" if every.transactions else ""
+    forced += " --sole-replicas" if every.sole_replicas else ""
     return f"barnabas sim --seed {report.seed}{lasting}{forced}"
 
 
@@ -268,3 +287,9 @@ def _sorted(faults: Mapping[str, int]) -> dict[str, int]:
 def _show_faults(faults: "Counter[str]") -> None:
     rows = [(kind, count) for kind, count in _sorted(faults).items() if count]
     show_table(("FAULT", "TIMES"), rows)
+
+
+def _show_visited(visited: "Counter[str]") -> None:
+    if visited:
+        print()
+        show_table(("WITH A SOLE REPLICA", "TIMES"), list(_sorted(visited).items()))

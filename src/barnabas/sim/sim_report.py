@@ -54,6 +54,7 @@ def _figures(seeds: range, summary: Summary) -> Iterator[tuple[str, str]]:
     yield "seeds", f"{seeds.start}..{seeds.stop - 1}"
     yield "seeds run", f"{summary.seeds:,}"
     yield "seeds with transactions", f"{summary.transactional:,}"
+    yield "seeds with sole replicas", f"{summary.sole:,}"
     yield "seeds in which a law was broken", f"{len(summary.failing)}{named and f': {named}'}"
     yield "faults injected", f"{sum(summary.faults.values()):,}"
     yield "operations checked", f"{summary.operations:,}"

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from barnabas.base.safeguards import Safeguards
@@ -23,7 +23,10 @@ ENDED_WITHIN_S: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of one seed; equal digests mean equal runs."""
+    """The result of one seed; equal digests mean equal runs.
+
+    `visited` counts what brokers did on paths that only some seeds take.
+    """
 
     seed: int
     broken: tuple[str, ...]
@@ -33,6 +36,7 @@ class Report:
     steps: int
     digest: str
     lines: tuple[TraceLine, ...]
+    visited: Counter[str] = field(default_factory=Counter)
 
 
 def run(
@@ -57,6 +61,7 @@ def run(
             world.loop.steps,
             world.trace.digest,
             tuple(world.trace.lines),
+            world.visited,
         )
 
 

@@ -17,7 +17,6 @@ from barnabas.sim.clients.admin_client import Admin
 from barnabas.sim.clients.client_connections import partitions
 from barnabas.sim.workloads.workloads import Workload
 
-REPLICATION_FACTOR: Final = 3
 # Partition counts of topics that are never deleted.
 LASTING: Final = {"orders": 2, FADING: 1, COMPACTED: 1}
 MOST_PARTITIONS: Final = 4
@@ -56,8 +55,10 @@ class AdminWorkload(Workload):
         *,
         is_quiet: bool = False,
         topics: Mapping[str, int] = LASTING,
+        replication_factor: int = 3,
     ) -> None:
         super().__init__(name, random)
+        self._replication_factor = replication_factor
         self._topics = topics
         self._admin = Admin(name, bootstrap, random, history)
         self._is_quiet = is_quiet
@@ -86,7 +87,7 @@ class AdminWorkload(Workload):
     async def _make_surely(self, topic: str, count: int) -> None:
         while not self.is_over and topic not in self._admin.connections.topics:
             config = CONFIGS.get(topic, CONFIG)
-            made = await self._admin.create(topic, count, REPLICATION_FACTOR, config)
+            made = await self._admin.create(topic, count, self._replication_factor, config)
             if made.outcome is not OperationOutcome.OK:
                 await self._admin.connections.back_off()
             await self._admin.connections.refresh()
@@ -97,7 +98,8 @@ class AdminWorkload(Workload):
         if len(self._passing) < MOST_PASSING:
             topic = f"passing-{number}"
             self._made = max(self._made, number + 1)
-            await self._admin.create(topic, 1 + self.random.below(2), REPLICATION_FACTOR, CONFIG)
+            count = 1 + self.random.below(2)
+            await self._admin.create(topic, count, self._replication_factor, CONFIG)
             if topic not in self._passing:
                 self._passing.append(topic)
 
@@ -112,11 +114,15 @@ class AdminWorkload(Workload):
             await self._admin.grow("orders", len(known) + 1)
 
     async def _move(self) -> None:
-        """Reassign a partition to two or three brokers; the first is the preferred leader."""
+        """Reassign a partition to two or three brokers; the first is the preferred leader.
+
+        If topics have one replica, to one or two.
+        """
         at = self._any()
         brokers = sorted(self._admin.connections.brokers)
         if at is not None and len(brokers) >= 2:
-            start, count = self.random.below(len(brokers)), 2 + self.random.below(2)
+            start = self.random.below(len(brokers))
+            count = max(1, self._replication_factor - 1) + self.random.below(2)
             turned = brokers[start:] + brokers[:start]
             await self._admin.reassign(at, tuple(turned[:count]))
 

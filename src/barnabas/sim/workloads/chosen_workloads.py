@@ -10,6 +10,7 @@ from barnabas.sim.checkers.history import FADING, OperationHistory
 from barnabas.sim.clients.consumer_group_member import SimConsumerMember
 from barnabas.sim.workloads.admin_workload import LASTING, AdminWorkload
 from barnabas.sim.workloads.group_workload import GroupWorkload
+from barnabas.sim.workloads.moving_workload import MovingWorkload
 from barnabas.sim.workloads.transaction_workloads import (
     TRANSACTION_TOPICS,
     CommittedReadingWorkload,
@@ -35,21 +36,36 @@ def choose(
     history: OperationHistory,
     settings: SeedSettings | None = None,
 ) -> list[Workload]:
-    """The clients of one run, with transactions if the settings say so."""
+    """The clients of one run, with transactions if the settings say so.
+
+    Where partitions have a sole replica, no leader changes unless somebody moves them.
+    """
 
     def own() -> Random:
         return Random(random.below(1 << 30))  # own stream: clients do not affect each other
 
     if settings is None or not settings.has_transactions:
         return _plain(bootstrap, own, random, history, LASTING)
-    topics = {**LASTING, **TRANSACTION_TOPICS}
+    topics, factor = {**LASTING, **TRANSACTION_TOPICS}, settings.replication_factor
+    chosen: list[Workload]
     if settings.is_light:
-        admin = AdminWorkload("admin", bootstrap, own(), history, is_quiet=True, topics=topics)
-        return [admin, *_transactional(bootstrap, own, random, history, settings)]
-    return [
-        *_plain(bootstrap, own, random, history, topics),
-        *_transactional(bootstrap, own, random, history, settings),
-    ]
+        chosen = [
+            AdminWorkload(
+                "admin",
+                bootstrap,
+                own(),
+                history,
+                is_quiet=True,
+                topics=topics,
+                replication_factor=factor,
+            )
+        ]
+    else:
+        chosen = _plain(bootstrap, own, random, history, topics, factor)
+    chosen += _transactional(bootstrap, own, random, history, settings)
+    if settings.is_sole and settings.brokers > 1:
+        chosen.append(MovingWorkload("mover", bootstrap, own(), history))
+    return chosen
 
 
 def _plain(
@@ -58,11 +74,20 @@ def _plain(
     random: Random,
     history: OperationHistory,
     topics: Mapping[str, int],
+    replication_factor: int = 3,
 ) -> list[Workload]:
     """Clients without transactions; at least one producer uses acks=all."""
     quiet = not random.below(4)
     chosen: list[Workload] = [
-        AdminWorkload("admin", bootstrap, own(), history, is_quiet=quiet, topics=topics),
+        AdminWorkload(
+            "admin",
+            bootstrap,
+            own(),
+            history,
+            is_quiet=quiet,
+            topics=topics,
+            replication_factor=replication_factor,
+        ),
         ProducingWorkload("producer-0", bootstrap, own(), history, _ALL),
     ]
     chosen += [

@@ -1,6 +1,7 @@
 """The machine of one broker: start, stop, kill, power off, pause."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from barnabas.base.safeguards import Safeguards
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.server.broker import Broker
 from barnabas.server.compose import Environment, RunningBroker, start
+from barnabas.sim.world.at_once_counts import count_at_once
 from barnabas.sim.world.sim_clocks import SimClock, SimStopwatch
 from barnabas.sim.world.sim_disk import SimDisk, SimOffload
 from barnabas.sim.world.sim_loop import Host, SimLoop
@@ -21,7 +23,8 @@ from barnabas.sim.world.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class MachineEnvironment:
-    """The environment shared by all machines; `on_broken` reports a broken law."""
+    """The environment shared by all machines; `on_broken` reports a broken law, `visited` counts
+    what brokers do on the synchronous paths of sole replicas."""
 
     loop: SimLoop
     network: SimNetwork
@@ -29,6 +32,7 @@ class MachineEnvironment:
     trace: Trace
     safeguards: Safeguards
     on_broken: Callable[[str], None]
+    visited: Counter[str]
 
 
 @dataclass(slots=True)
@@ -174,6 +178,7 @@ class Machine:
         trace = self._environment.trace
         try:
             process.running = await start(self._config, environment)
+            count_at_once(process.running.broker, self._environment.visited)
             trace.add(self.name, "serves")
             process.running.failed.add_done_callback(lambda _: process.stop.set())
             await process.stop.wait()

@@ -2,8 +2,8 @@
 
 import hashlib
 import random
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 from barnabas.base.randomness import Random
 from barnabas.config.broker_config import BrokerConfig
@@ -16,7 +16,6 @@ _PROPERTIES: Final = {
     "connections.max.idle.ms": "20000",
     "controlled.shutdown.retry.backoff.ms": "500",
     "controller.socket.timeout.ms": "3000",
-    "default.replication.factor": "3",
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.min.session.timeout.ms": "1000",
@@ -33,7 +32,6 @@ _PROPERTIES: Final = {
     "log.retention.check.interval.ms": "2500",
     "log.segment.delete.delay.ms": "1000",
     "offsets.topic.num.partitions": "2",
-    "offsets.topic.replication.factor": "3",
     "offsets.topic.segment.bytes": "16384",
     "replica.fetch.backoff.ms": "100",
     "replica.fetch.wait.max.ms": "200",
@@ -42,9 +40,7 @@ _PROPERTIES: Final = {
     "replica.socket.timeout.ms": "2500",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "transaction.max.timeout.ms": "20000",
-    "transaction.state.log.min.isr": "2",
     "transaction.state.log.num.partitions": "2",
-    "transaction.state.log.replication.factor": "3",
     "transaction.state.log.segment.bytes": "16384",
 }
 
@@ -76,6 +72,15 @@ class SeedSettings:
     is_light: bool = False  # only clients with transactions
     brokers: int = 3
     has_acls: bool = False
+    # Of topics when they are created, and of Kafka's own. With 1 nothing waits for other replicas:
+    # an append is a commit.
+    replication_factor: int = 3
+    internal_replication_factor: int = 3
+
+    @property
+    def is_sole(self) -> bool:
+        """True if coordinators wait for nobody: their partitions have a sole replica."""
+        return self.internal_replication_factor == 1
 
     @property
     def bootstrap(self) -> list[tuple[str, int]]:
@@ -89,11 +94,35 @@ class SeedSettings:
             "log.dirs": ",".join(f"/data-{folder}" for folder in range(self.log_dirs)),
             "log.segment.bytes": str(self.segment_bytes),
             "min.insync.replicas": str(self.min_insync_replicas),
+            "default.replication.factor": str(self.replication_factor),
+            "offsets.topic.replication.factor": str(self.internal_replication_factor),
+            "transaction.state.log.min.isr": str(min(2, self.internal_replication_factor)),
+            "transaction.state.log.replication.factor": str(self.internal_replication_factor),
             "zookeeper.session.timeout.ms": str(int(self.session_timeout_s * 1000)),
             **({"log.flush.interval.messages": "1"} if self.flushes_each else {}),
             **(_AUTHORIZER if self.has_acls else {}),
         }
         return BrokerConfig.from_properties(properties)
+
+
+class InEverySeed(NamedTuple):
+    """Choices that hold in every seed of a search; without one, each seed draws its own."""
+
+    transactions: bool = False
+    sole_replicas: bool = False
+
+
+DRAWN: Final = InEverySeed()
+
+
+def searched_settings(
+    seed: int, duration_s: float | None = None, every: InEverySeed = DRAWN
+) -> SeedSettings:
+    """The settings of a seed in a search: some have ACLs that change, or sole replicas."""
+    settings = settings_of(seed, duration_s, transactions=every.transactions)
+    if every.sole_replicas or has_sole_replicas(seed):
+        return with_sole_replicas(settings)
+    return replace(settings, has_acls=has_acls(seed))
 
 
 def settings_of(
@@ -119,6 +148,38 @@ def settings_of(
 def has_acls(seed: int) -> bool:
     """True if ACLs change in this seed; drawn apart, so that all else stays as it was."""
     return stream(seed, "has acls").random() < 0.1
+
+
+def has_sole_replicas(seed: int) -> bool:
+    """True if Kafka's topics have one replica in this seed; drawn apart, as `has_acls` is."""
+    return not has_acls(seed) and stream(seed, "has sole replicas").random() < 0.15
+
+
+def with_sole_replicas(settings: SeedSettings) -> SeedSettings:
+    """The same cluster, or one broker of it, with one replica of each partition.
+
+    In some clusters of three brokers the topics of clients have two: a coordinator decides at once,
+    but its markers wait. A flipped bit and, without a flush of each record, a power failure would
+    lose what nobody else has: the first is left out, the second happens only where each record is
+    flushed. Most clients use `transaction.version` 0, as librdkafka does: the requests of 2 have no
+    fast path of their own.
+    """
+    chosen = stream(settings.seed, "sole replicas")
+    brokers = chosen.choice([1, 3, 3])
+    flushes_each = chosen.random() < 0.5
+    version = chosen.choice([0, 0, 2])
+    factor = chosen.choice([1, 1, 2])
+    return replace(
+        settings,
+        replication_factor=min(brokers, factor),
+        internal_replication_factor=1,
+        min_insync_replicas=1,
+        brokers=brokers,
+        flushes_each=flushes_each,
+        bits_rot=False,
+        has_transactions=True,
+        transaction_version=version,
+    )
 
 
 def stream(seed: int, name: str) -> random.Random:

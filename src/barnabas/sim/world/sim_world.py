@@ -40,6 +40,7 @@ class SimWorld:
         self.history = OperationHistory(self.loop.time)
         self.broken: list[str] = []
         self.injected: Counter[str] = Counter()
+        self.visited: Counter[str] = Counter()
         # The number of active faults on brokers, and whether one of them forbids others.
         self.disturbances = 0
         self.is_delicate = False
@@ -51,6 +52,7 @@ class SimWorld:
             self.trace,
             safeguards or Safeguards(),
             self.on_broken,
+            self.visited,
         )
         self.machines = [self._machine(broker, environment) for broker in range(settings.brokers)]
         self.observer = ClusterObserver(self.ensemble.tree.nodes, self.machines)
