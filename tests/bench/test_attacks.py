@@ -147,6 +147,27 @@ def test_responses_that_nobody_reads_take_little_memory(site: Site) -> None:
     assert found.memory_most - found.memory_before < 50 * MB
 
 
+def test_records_from_the_disk_that_nobody_reads_take_little_memory(site: Site) -> None:
+    found = attacked(site, "never read cold", 16)
+    assert found.happened.facts["asked_bytes"] > 100 * MB
+    assert found.memory_most - found.memory_before < 100 * MB
+
+
+def test_compressed_messages_of_old_clients_take_no_more_memory_than_is_allowed(
+    site: Site,
+) -> None:
+    found = attacked(site, "old produce", 3, hold_s=60.0)
+    assert found.happened.facts["answered"] == 3
+    assert found.happened.facts["acknowledged"] == 0
+    assert found.memory_most - found.memory_before < 100 * MB
+
+
+def test_converted_responses_that_nobody_reads_take_bounded_memory(site: Site) -> None:
+    found = attacked(site, "old fetch", 8)
+    assert found.happened.facts["asked_bytes"] > 1_000 * MB
+    assert found.memory_most - found.memory_before < 100 * MB
+
+
 def test_a_half_closed_connection_is_closed(site: Site) -> None:
     assert attacked(site, "half closed", 50, hold_s=10.0).happened.facts["closed"] == 50
 
