@@ -116,6 +116,15 @@ def test_the_metadata_of_members_is_given_back_with_their_sessions(site: Site) -
     assert found.memory_most - found.memory_before <= 1.2 * found.happened.sent_bytes + 16 * MB
 
 
+def test_an_assignment_that_no_record_can_hold_is_refused_before_it_is_encoded(
+    site: Site,
+) -> None:
+    found = attacked(site, "assigned", 60, hold_s=60.0)
+    assert found.happened.facts["answered"]
+    assert not found.happened.facts["assigned"]
+    assert found.memory_most - found.memory_before <= 2.5 * found.happened.sent_bytes + 16 * MB
+
+
 def test_a_request_that_creates_many_topics_is_answered_and_logged_once(site: Site) -> None:
     found = attacked(site, "auto-create", 500, hold_s=30.0)
     assert found.happened.facts["answered"] == 1
