@@ -49,8 +49,9 @@ log = logging.getLogger("barnabas.dispatch")
 T = TypeVar("T")
 
 _HEADER = struct.Struct(">hhih")
-# Larger requests, and responses with more elements, are decoded and encoded in a thread.
-LARGE_REQUEST: Final = 32 * 1024
+# Larger requests, and responses with more elements, are decoded and encoded in a thread. A request
+# of this size may have 2,700 elements of three bytes each.
+LARGE_REQUEST: Final = 8 * 1024
 LARGE_RESPONSE: Final = 1000
 _REPEATED: Final = frozenset(map(int, REPEATED))  # by plain numbers, as in `Dispatch`
 # These wait for other clients; what they bring is bounded with its group.
