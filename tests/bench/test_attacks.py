@@ -1,5 +1,6 @@
 """The attacks of `barnabas bench limits`, small ones, on one broker that must stand them."""
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from barnabas.bench.attacks.attack import MB, Attack, Target
 from barnabas.bench.attacks.attack_run import PROBED, Attacked, AttackEffort, watched
+from barnabas.bench.attacks.attack_run import attacked as downed
 from barnabas.bench.attacks.attack_table import ATTACKS
 from barnabas.bench.clusters.bench_topics import create_topic
 from barnabas.bench.compare.compare_sites import Site, barnabas
@@ -24,10 +26,13 @@ QUEUED_BYTES: Final = 100 * 1024 * 1024  # the least: one request may have as ma
 EFFORT: Final = AttackEffort(quick=True, settle_s=0.0, quiet_s=0.5, recovery_s=20.0)
 # A busy machine delays the other client, too; without any bound it waits for the whole attack.
 WORST_S: Final = 5.0
+CONNECTION_BYTES: Final = 64 * 1024
+FETCH_SESSIONS: Final = 100
 PROPERTIES: Final = {
     "auto.create.topics.enable": "true",
     "queued.max.request.bytes": str(QUEUED_BYTES),
     "barnabas.receive.stall.timeout.ms": "1000",
+    "max.incremental.fetch.session.cache.slots": str(FETCH_SESSIONS),
 }
 
 
@@ -94,9 +99,30 @@ def test_requests_with_many_elements_are_served_in_turn(site: Site, key: str) ->
     assert found.memory_most - found.memory_before < 150 * MB
 
 
+def test_client_ids_are_not_kept(site: Site) -> None:
+    found = attacked(site, "client ids", 1_000)
+    assert found.happened.facts["served"] == 1_000
+    assert found.memory_most - found.memory_before < found.happened.sent_bytes / 2
+
+
+def test_fetch_sessions_are_no_more_than_there_are_slots(site: Site) -> None:
+    found = attacked(site, "fetch sessions", 2 * FETCH_SESSIONS)
+    assert 0 < found.happened.facts["opened"] <= FETCH_SESSIONS
+    assert found.memory_most - found.memory_before < 16 * MB
+
+
 def test_the_metadata_of_members_is_given_back_with_their_sessions(site: Site) -> None:
     found = attacked(site, "groups", 40)
     assert found.memory_most - found.memory_before <= 1.2 * found.happened.sent_bytes + 16 * MB
+
+
+def test_an_assignment_that_no_record_can_hold_is_refused_before_it_is_encoded(
+    site: Site,
+) -> None:
+    found = attacked(site, "assigned", 60, hold_s=60.0)
+    assert found.happened.facts["answered"]
+    assert not found.happened.facts["assigned"]
+    assert found.memory_most - found.memory_before <= 2.5 * found.happened.sent_bytes + 16 * MB
 
 
 def test_a_request_that_creates_many_topics_is_answered_and_logged_once(site: Site) -> None:
@@ -105,9 +131,23 @@ def test_a_request_that_creates_many_topics_is_answered_and_logged_once(site: Si
     assert found.happened.facts["log_lines"] < 50
 
 
-def test_clients_that_connect_at_once_are_all_served(site: Site) -> None:
-    found = attacked(site, "connect 3000", 300)
-    assert found.happened.facts["served"] == 300
+@pytest.mark.parametrize(("key", "count"), [("connect 3000", 300), ("connect 8000", 800)])
+def test_clients_that_connect_at_once_are_all_served(site: Site, key: str, count: int) -> None:
+    found = attacked(site, key, count)
+    assert found.happened.facts["served"] == count
+    assert found.memory_most - found.memory_before < count * CONNECTION_BYTES + 16 * MB
+
+
+def test_idle_connections_stay_open_and_take_little_memory(site: Site) -> None:
+    found = attacked(site, "idle", 500)
+    assert found.happened.facts["open"] == 500
+    assert found.memory_most - found.memory_before < 500 * CONNECTION_BYTES + 16 * MB
+
+
+def test_requests_that_arrive_byte_by_byte_delay_nobody(site: Site) -> None:
+    found = attacked(site, "drip", 50, hold_s=3.0)
+    assert found.happened.sent_bytes >= 50
+    assert found.memory_most - found.memory_before < 50 * CONNECTION_BYTES + 16 * MB
 
 
 def test_responses_that_nobody_reads_take_little_memory(site: Site) -> None:
@@ -116,5 +156,42 @@ def test_responses_that_nobody_reads_take_little_memory(site: Site) -> None:
     assert found.memory_most - found.memory_before < 50 * MB
 
 
+def test_records_from_the_disk_that_nobody_reads_take_little_memory(site: Site) -> None:
+    found = attacked(site, "never read cold", 16)
+    assert found.happened.facts["asked_bytes"] > 100 * MB
+    assert found.memory_most - found.memory_before < 100 * MB
+
+
+def test_compressed_messages_of_old_clients_take_no_more_memory_than_is_allowed(
+    site: Site,
+) -> None:
+    found = attacked(site, "old produce", 3, hold_s=60.0)
+    assert found.happened.facts["answered"] == 3
+    assert found.happened.facts["acknowledged"] == 0
+    assert found.memory_most - found.memory_before < 100 * MB
+
+
+def test_converted_responses_that_nobody_reads_take_bounded_memory(site: Site) -> None:
+    found = attacked(site, "old fetch", 8)
+    assert found.happened.facts["asked_bytes"] > 1_000 * MB
+    assert found.memory_most - found.memory_before < 100 * MB
+
+
 def test_a_half_closed_connection_is_closed(site: Site) -> None:
     assert attacked(site, "half closed", 50, hold_s=10.0).happened.facts["closed"] == 50
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "partitions",
+        pytest.param(
+            "killed",
+            marks=pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed"),
+        ),
+    ],
+)
+def test_a_broker_that_was_down_serves_again(key: str, tmp_path: Path) -> None:
+    found = downed(barnabas(), attack(key), EFFORT, tmp_path, say=lambda _: None)
+    assert all(seconds > 0 for seconds in found.happened.facts.values())
+    assert found.memory_most < 150 * MB

@@ -67,6 +67,23 @@ def test_when_the_assignment_cannot_be_written_all_members_get_the_error_and_rej
     assert [joined(each).generation_id for each in rejoining] == [2, 2]
 
 
+def test_an_assignment_larger_than_a_record_is_refused_before_the_record_is_made() -> None:
+    driver = Driver()
+    leader, follower = completing(driver)
+    waiting = driver.sync(follower, 1)
+    assigned = {leader: b"1" * 600, follower: b"2" * 600, "unknown": b"3" * 600}
+    own = driver.sync(leader, 1, assigned, largest_record=1_199)
+    synced(own, ErrorCode.unknown_server_error)
+    synced(waiting, ErrorCode.unknown_server_error)
+    assert driver.state is GroupState.PREPARING_REBALANCE
+    assert driver.log == []
+    rejoining = [driver.join(leader), driver.join(follower)]
+    assert [joined(each).generation_id for each in rejoining] == [2, 2]
+    driver.sync(follower, 2)
+    again = driver.sync(leader, 2, assigned, largest_record=1_200)
+    assert len(synced(again).assignment) == 600
+
+
 def test_sync_is_checked_for_member_generation_protocol_and_state_in_this_order() -> None:
     driver = Driver()
     [leader] = completing(driver, 1)

@@ -98,6 +98,16 @@ def test_records_before_the_offset_headers_and_markers_are_left_out() -> None:
     ) + message(1, None, b"4", offset=4)
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_the_record_that_reaches_the_most_bytes_is_the_last_one(codec: Codec) -> None:
+    records = [Record(n, 1000, None, b"%d" % n) for n in range(9)]
+    batch = build_batch(records, codec=codec)
+    each = [message(1, None, b"%d" % n, offset=n) for n in range(9)]
+    assert messages_of(batch, 1, 0, 1) == each[0]
+    assert messages_of(batch, 1, 3, 2 * len(each[0])) == each[3] + each[4]
+    assert messages_of(batch, 1, 8, 1000) == each[8]
+
+
 @pytest.mark.parametrize(
     "broken",
     [

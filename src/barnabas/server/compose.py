@@ -22,6 +22,7 @@ from barnabas.server.broker import Broker
 from barnabas.server.cluster.kept_session import keep_session
 from barnabas.server.cluster.membership import find_broker_id, find_cluster_id, join, leave
 from barnabas.server.environment import Environment
+from barnabas.server.maintenance.kept_memory import KeptMemory
 from barnabas.server.metrics.metrics_listener import Address, MetricsListener
 from barnabas.server.node import Node
 from barnabas.server.node_state import NodeState
@@ -101,6 +102,9 @@ async def _start(
     if environment.is_process:
         state.loop_monitor.start()
         ending.callback(state.loop_monitor.stop)
+        kept = KeptMemory(environment.offload)
+        kept.start()
+        ending.push_async_callback(kept.stop)
     ending.push_async_callback(node.config_changes.stop)
     ending.push_async_callback(node.features.stop)
     ending.push_async_callback(state.jwks.stop)

@@ -1,5 +1,6 @@
 """Versions that clients of Kafka 0.8 to 0.11 send, byte by byte as they send them."""
 
+import gzip
 import socket
 import struct
 import time
@@ -222,9 +223,9 @@ def test_log_directories_are_described(old: OldClient, topic: str) -> None:
     assert answer[12 + length :] == one_partition(topic, struct.pack(">iqq?", 0, 0, 0, False))
 
 
-def message(magic: int, offset: int, value: bytes) -> bytes:
+def message(magic: int, offset: int, value: bytes, codec: int = 0) -> bytes:
     """One message of that magic without a key, at no time."""
-    body = bytes((magic, 0)) + (NO_TIME if magic else b"") + struct.pack(">ii", -1, len(value))
+    body = bytes((magic, codec)) + (NO_TIME if magic else b"") + struct.pack(">ii", -1, len(value))
     body += value
     return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
 
@@ -233,14 +234,25 @@ def sized(data: bytes) -> bytes:
     return struct.pack(">i", len(data)) + data
 
 
-def produce(topic: str, messages: bytes, acks: int = -1) -> bytes:
-    return struct.pack(">hi", acks, 5000) + one_partition(topic, bytes(4) + sized(messages))
+def produce(topic: str, messages: bytes, acks: int = -1, partition: int = 0) -> bytes:
+    sent = struct.pack(">i", partition) + sized(messages)
+    return struct.pack(">hi", acks, 5000) + one_partition(topic, sent)
 
 
 def fetch_from(offset: int, topic: str, version: int) -> bytes:
     most = struct.pack(">i", 2**20) if version >= 3 else b""
     asked = struct.pack(">iqi", 0, offset, 2**20)
     return struct.pack(">iii", -1, 0, 0) + most + one_partition(topic, asked)
+
+
+def values_of_each(answer: bytes, topic: str, value: bytes) -> list[int]:
+    """How many messages with that value each partition has in a Fetch response of version 0."""
+    at, found = 4 + len(text(topic)) + 4, []
+    while at < len(answer):
+        (size,) = struct.unpack_from(">i", answer, at + 14)
+        found.append(answer.count(value, at + 18, at + 18 + size))
+        at += 18 + size
+    return found
 
 
 class TestMessageSets:
@@ -290,6 +302,27 @@ class TestMessageSets:
             offset += answer.count(value)
             fetches += 1
         assert fetches == 2
+
+    def test_partitions_share_a_response_however_well_their_records_compress(
+        self, old: OldClient, client: Client
+    ) -> None:
+        topic = f"t-{uuid.uuid4().hex[:8]}"
+        client.create(topic, 2)
+        value = bytes(500_000)
+        nested = b"".join(message(0, n, value) for n in range(20))
+        compressed = message(0, 0, gzip.compress(nested), codec=1)
+        for partition in (0, 1):
+            old.ask(PRODUCE, 1, produce(topic, compressed, partition=partition))
+        offsets = [0, 0]
+        while min(offsets) < 20:
+            asked = [struct.pack(">iqi", n, at, 2**31 - 1) for n, at in enumerate(offsets)]
+            wanted = struct.pack(">i", 1) + text(topic) + struct.pack(">i", 2) + b"".join(asked)
+            answer = old.ask(FETCH, 0, struct.pack(">iii", -1, 0, 0) + wanted)
+            assert len(answer) <= MOST_FETCHED + 2 * len(value)
+            found = values_of_each(answer, topic, value)
+            for at, more in zip(offsets, found, strict=True):
+                assert more or at == 20  # neither waits for the other one
+            offsets = [at + more for at, more in zip(offsets, found, strict=True)]
 
     def test_nothing_is_answered_if_no_acknowledgement_is_wanted(
         self, old: OldClient, topic: str

@@ -9,7 +9,9 @@ from barnabas.bench.attacks import (
     batch_attacks,
     connection_attacks,
     coordinator_attacks,
+    old_format_attacks,
     outage_rows,
+    reader_attacks,
     size_attacks,
 )
 from barnabas.bench.attacks.attack import Attack
@@ -23,6 +25,8 @@ ATTACKS: Final[Sequence[Attack]] = (
     *size_attacks.ATTACKS,
     *coordinator_attacks.ATTACKS,
     *connection_attacks.ATTACKS,
+    *reader_attacks.ATTACKS,
+    *old_format_attacks.ATTACKS,
     *outage_rows.ATTACKS,
 )
 

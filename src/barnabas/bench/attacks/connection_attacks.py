@@ -1,4 +1,4 @@
-"""Attacks by connections: too many, too slow, never read, half closed, of other protocols."""
+"""Attacks by connections: too many, too slow, half closed, of other protocols."""
 
 import asyncio
 import socket
@@ -7,7 +7,7 @@ import time
 from statistics import median
 from typing import Final
 
-from barnabas.bench.attacks.attack import MB, Attack, Happened, Target
+from barnabas.bench.attacks.attack import Attack, Happened, Target
 from barnabas.bench.attacks.attack_sockets import (
     HOST,
     asked,
@@ -18,15 +18,9 @@ from barnabas.bench.attacks.attack_sockets import (
     send_all,
     until_closed,
 )
-from barnabas.bench.attacks.bad_batches import batch, record
-from barnabas.bench.clusters.bench_topics import create_topic
-from barnabas.client.fetch import Fetch, write_fetch_request
-from barnabas.client.produce import Produce, write_produce_request
-from barnabas.wire.fetch.fetch_codec import FetchPartition, FetchTopic
 
 API_VERSIONS: Final = frame(18, 0, b"")
 SERVED_WITHIN_S: Final = 240.0
-FILLED: Final = "filled"
 _DRIPPED: Final = struct.pack(">ihhih", 1000, 3, 1, 1, 100) + bytes(990)
 # As a client behind TLS, one behind SASL, a browser and a port scanner begin.
 OTHER_PROTOCOLS: Final = (
@@ -115,36 +109,6 @@ def drip(target: Target) -> Happened:
     return Happened(told, sent, {"closed": gone, "seconds": took_s})
 
 
-def never_read(target: Target) -> Happened:
-    """Consumers that send fetch after fetch of 1 MB and read no response."""
-    _fill(target)
-    wanted = [FetchTopic(FILLED, None, [FetchPartition(0, 0, MB)])]
-    fetch = write_fetch_request(12, 1, "attacker", Fetch(0, 0, MB, wanted))
-    peers = [connected(target.port) for _ in range(target.count)]
-    try:
-        sent = send_all(peers, fetch * 200, 200 * len(fetch), 2.0)
-        time.sleep(target.hold_s)
-        gone = sum(_is_reset(peer) for peer in peers)
-    finally:
-        close_all(peers)
-    asked_mb = sent // len(fetch)
-    told = f"accepted requests for {asked_mb:,} MB, closed {gone} of {target.count}"
-    return Happened(told, sent, {"asked_bytes": asked_mb * MB, "closed": gone})
-
-
-def _is_reset(peer: socket.socket) -> bool:
-    return peer.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
-
-
-def _fill(target: Target) -> None:
-    """A topic with two batches of 500 KB."""
-    create_topic(target.site.bootstrap, FILLED, 1)
-    content = batch(record(0, b"key", b"v" * (MB // 2)))
-    for _ in range(2):
-        produce = Produce(FILLED, 0, content, 1, 30_000)
-        asked(target.port, write_produce_request(9, 1, "attacker", produce))
-
-
 def half_close(target: Target) -> Happened:
     """Clients that close their sending side in the middle of a request."""
     peers = [connected(target.port) for _ in range(target.count)]
@@ -182,8 +146,6 @@ ATTACKS: Final = (
     Attack("stall", "{count} connections that stall in the middle of a request",
            stall, 200, 20, hold_s=60.0),
     Attack("drip", "{count} connections that send one byte a second", drip, 200, 20, hold_s=60.0),
-    Attack("never read", "{count} consumers that fetch 200 MB each and never read",
-           never_read, 50, 5, hold_s=3.0),
     Attack("half closed", "{count} connections half closed in the middle of a request",
            half_close, 1_000, 100),
     Attack("protocols", "TLS, SASL, HTTP and empty lines on the plaintext port, {count} of each",

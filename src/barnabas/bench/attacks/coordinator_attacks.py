@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from barnabas.base.errors import ErrorCode
-from barnabas.bench.attacks.attack import Attack, Happened, Target
+from barnabas.bench.attacks.attack import MB, Attack, Happened, Target
 from barnabas.bench.attacks.attack_run import PROBED
 from barnabas.bench.attacks.attack_sockets import answer, asked, close_all, connected, frame, text
 from barnabas.client.fetch import Fetch, read_fetch_response, write_fetch_request
@@ -66,6 +66,29 @@ def join_groups(target: Target) -> Happened:
     told = ", ".join(f"{count} {'joined' if n == 'NONE' else n}" for n, count in answers.items())
     sent = METADATA_BYTES * target.count
     return Happened(told, sent, {"joined": answers["NONE"], "sent_bytes": sent})
+
+
+def assign_much(target: Target) -> Happened:
+    """The only member of a group assigns itself many megabytes."""
+    wait_for_coordinator(target.port)
+    group, assignment = "assigned", bytes(target.count * MB)
+    with connected(target.port) as peer:
+        peer.sendall(_join(group, b""))
+        joined = answer(peer, ANSWERED_WITHIN_S) or b""
+        (generation,) = struct.unpack_from(">i", joined, 6)
+        (length,) = struct.unpack_from(">h", joined, _past_text(joined, _past_text(joined, 10)))
+        at = _past_text(joined, _past_text(joined, 10)) + 2
+        member = text(joined[at : at + length].decode())
+        body = text(group) + struct.pack(">i", generation) + member + struct.pack(">i", 1)
+        body += member + struct.pack(">i", len(assignment)) + assignment
+        try:
+            peer.sendall(frame(14, 1, body))
+            synced = answer(peer, target.hold_s)
+        except (ConnectionError, TimeoutError):
+            synced = None
+    code = None if synced is None else struct.unpack_from(">h", synced, 4)[0]
+    told = "no answer" if code is None else _ERRORS.get(code, str(code))
+    return Happened(told, len(body), {"answered": code is not None, "assigned": code == 0})
 
 
 def create_by_metadata(target: Target) -> Happened:
@@ -146,6 +169,7 @@ def fetch_sessions(target: Target) -> Happened:
 
 ATTACKS: Final = (
     Attack("groups", "{count} JoinGroups of 500 KB each", join_groups, 300, 40),
+    Attack("assigned", "one SyncGroup that assigns {count} MB", assign_much, 90, 30, hold_s=60.0),
     Attack("auto-create", "one Metadata request that auto-creates {count} topics",
            create_by_metadata, 20_000, 1_000, hold_s=60.0,
            properties={"auto.create.topics.enable": "true"}),

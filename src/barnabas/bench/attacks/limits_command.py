@@ -33,8 +33,9 @@ def limits(
         str,
         typer.Option(
             help="Attacks with one of these words in their name: batch, bomb, announced, sizes,"
-            " arrays, at once, client ids, groups, auto-create, fetch sessions, connect, idle,"
-            " stall, drip, never read, half closed, protocols, partitions, killed."
+            " arrays, at once, client ids, groups, assigned, auto-create, fetch sessions, connect,"
+            " idle, stall, drip, half closed, protocols, never read, old produce, old fetch,"
+            " partitions, killed."
         ),
     ] = "",
     quick: Annotated[bool, typer.Option(help="Small attacks, in a few minutes.")] = False,

@@ -81,6 +81,7 @@ class SyncRequest:
     protocol_type: str | None = None  # None where the version has none (< 5)
     protocol_name: str | None = None
     assignments: Mapping[str, bytes] = field(default_factory=dict)  # by member; the leader's only
+    largest_record: int | None = None  # that the group's log takes, if that is known
 
 
 @dataclass(frozen=True, slots=True)

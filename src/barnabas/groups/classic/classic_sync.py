@@ -18,6 +18,8 @@ from barnabas.groups.classic.classic_messages import (
 )
 from barnabas.groups.classic.classic_rebalance import (
     complete_join_if_all_joined,
+    give_up_assignment,
+    prepare_rebalance,
     rebalance_or_complete_join,
 )
 from barnabas.groups.classic.classic_record import assigned_record
@@ -62,6 +64,11 @@ def _check_sync(group: ClassicGroup, request: SyncRequest) -> ErrorCode:
 def _assign(turn: Turn, request: SyncRequest) -> None:
     """Append the assignment; members that wait get theirs when it is committed."""
     group = turn.group
+    if _is_too_large(group, request):
+        # As when the append fails; but the record, of as many bytes, is not made first.
+        give_up_assignment(turn, ErrorCode.unknown_server_error)
+        prepare_rebalance(turn, "the assignment is larger than a record may be")
+        return
     forgotten = [each for each in group.members if each not in request.assignments]
     if forgotten:
         log.warning(
@@ -76,6 +83,14 @@ def _assign(turn: Turn, request: SyncRequest) -> None:
         turn.effects.append(Answer(waiter, turn.assigned(assignment)))
         # Its session may have timed out while it waited.
         turn.arm_session(group.members[member_id])
+
+
+def _is_too_large(group: ClassicGroup, request: SyncRequest) -> bool:
+    """True if the log refuses the record whatever else is in it."""
+    most = request.largest_record
+    return most is not None and most < sum(
+        len(request.assignments.get(member_id, NO_ASSIGNMENT)) for member_id in group.members
+    )
 
 
 def on_heartbeat(turn: Turn, request: HeartbeatRequest) -> CoordinatorResult[ErrorCode]:

@@ -25,6 +25,7 @@ from barnabas.server.groups.offsets_topic import (
     codec_of,
     new_offsets_topic,
 )
+from barnabas.wire.records.compression import Codec
 
 if TYPE_CHECKING:
     from barnabas.groups.consumer.consumer_groups import ConsumerGroups
@@ -57,6 +58,7 @@ class GroupCoordinator:
             load_buffer_size=configs.broker.int("offsets.load.buffer.size"),
             commit_timeout_ms=configs.broker.int("offsets.commit.timeout.ms"),
         )
+        self._codec = topic.codec
         self._started_s = asyncio.get_running_loop().time()
         self._log = topic.logger
         self._runtime: CoordinatorRuntime[GroupCoordinatorShard] = CoordinatorRuntime(
@@ -108,6 +110,19 @@ class GroupCoordinator:
                 coordinator_not_available, invalid_group_id)
         """
         return await self._runtime.ask(self._finder.partition_of(group_id), decide)
+
+    def largest_record(self, group_id: str) -> int | None:
+        """The largest record that the log of the group's shard takes; None if it is not known.
+
+        Compressed ones may have been of any size.
+
+        Raises  BrokerError(coordinator_not_available, invalid_group_id), as `ask`
+        """
+        if self._codec is not Codec.NONE:
+            return None
+        partition = self._finder.partition_of(group_id)
+        leader = self._replicas.find(OFFSETS_TOPIC, partition)
+        return None if leader is None else leader.log.config.max_message_bytes
 
     def end_transaction(self, partition: int, end: TransactionEnd) -> "asyncio.Future[ErrorCode]":
         """Append an end marker to a partition; its offsets count, or are dropped.

@@ -15,18 +15,19 @@ from barnabas.wire.schema import NO_THROTTLE
 
 async def handle(broker: Broker, request: SyncGroupRequest, call: Call) -> SyncGroupResponse:
     names_protocol = call.version >= 5
-    wanted = SyncRequest(
-        group_id=request.group_id,
-        member_id=request.member_id,
-        generation_id=request.generation_id,
-        group_instance_id=request.group_instance_id,
-        protocol_type=request.protocol_type if names_protocol else None,
-        protocol_name=request.protocol_name if names_protocol else None,
-        assignments={each.member_id: each.assignment for each in request.assignments},
-    )
     try:
         if names_protocol and None in (request.protocol_type, request.protocol_name):
             raise BrokerError(ErrorCode.inconsistent_group_protocol)
+        wanted = SyncRequest(
+            group_id=request.group_id,
+            member_id=request.member_id,
+            generation_id=request.generation_id,
+            group_instance_id=request.group_instance_id,
+            protocol_type=request.protocol_type if names_protocol else None,
+            protocol_name=request.protocol_name if names_protocol else None,
+            assignments={each.member_id: each.assignment for each in request.assignments},
+            largest_record=broker.groups.largest_record(request.group_id),
+        )
         reply = await broker.groups.ask(
             request.group_id, lambda shard, now: shard.sync(wanted, now)
         )

@@ -24,6 +24,7 @@ from barnabas.security.client_quotas import ClientMeters
 from barnabas.server.metrics.request_statistics import RequestStatistics, error_codes
 from barnabas.server.network.connection import Connection
 from barnabas.server.requests.access import EVERYTHING, Access, Rights, admit, joined
+from barnabas.server.requests.converted_responses import ConvertedResponses
 from barnabas.server.requests.large_requests import LargeRequests, LargeTurn
 from barnabas.server.requests.old_formats import is_old_format, newer_request, older_answer
 from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply, Work, given
@@ -48,8 +49,9 @@ log = logging.getLogger("barnabas.dispatch")
 T = TypeVar("T")
 
 _HEADER = struct.Struct(">hhih")
-# Larger requests, and responses with more elements, are decoded and encoded in a thread.
-LARGE_REQUEST: Final = 32 * 1024
+# Larger requests, and responses with more elements, are decoded and encoded in a thread. A request
+# of this size may have 2,700 elements of three bytes each.
+LARGE_REQUEST: Final = 8 * 1024
 LARGE_RESPONSE: Final = 1000
 _REPEATED: Final = frozenset(map(int, REPEATED))  # by plain numbers, as in `Dispatch`
 # These wait for other clients; what they bring is bounded with its group.
@@ -121,6 +123,7 @@ class Dispatch:
         self._replicas = Replicas() if replicas is None else replicas
         self._repeated = repeated
         self._rewriting = asyncio.Lock()
+        self._converted = ConvertedResponses()
         self._large = LargeRequests()
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply:
@@ -239,8 +242,13 @@ class Dispatch:
             if key == ApiKey.FETCH:
                 known = {each: known[each] for each in known if self._replicas.down_converts(*each)}
             # The records stay in the page cache until their turn: many clients may wait for theirs.
-            older = await self._rewrite(pending, lambda: older_answer(key, version, answer, known))
-            return older or b""
+            older = await self._rewrite(
+                pending, lambda: older_answer(key, version, answer, known, self._converted.most)
+            )
+            if not older:
+                return b""
+            self._converted.count(older)
+            return [older]
 
         async def refusing() -> Answer | Refusal:
             try:

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import BrokerError, ErrorCode
+from barnabas.server.requests.converted_responses import MOST_CONVERTED, Converted
 from barnabas.server.requests.replies import Answer
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.produce.produce_codec import read_produce
@@ -23,9 +24,8 @@ _SHORT: Final = struct.Struct(">h")
 _INT: Final = struct.Struct(">i")
 _NO_TRANSACTION: Final = b"\xff\xff"
 _CONSUMER: Final = -1
-# Of the records of a response, before they are rewritten: a client that does not read it holds that
-# much of the broker's memory.
-MOST_FETCHED: Final = 4 * 1024 * 1024
+# Of the records of a response, before they are rewritten.
+MOST_FETCHED: Final = MOST_CONVERTED
 _READ_UNCOMMITTED: Final = 0
 _UNKNOWN: Final = b"\xff" * 8
 _CONVERTED: Final = (ApiKey.PRODUCE, ApiKey.FETCH)
@@ -66,19 +66,25 @@ def newer_request(key: int, version: int, frame: bytes) -> Rewritten:
         raise Truncated(f"an old request is cut short or not text: {e}") from None
 
 
-def older_answer(key: int, version: int, answer: Answer, known: Known) -> bytes:
+def older_answer(
+    key: int, version: int, answer: Answer, known: Known, most: int = MOST_CONVERTED
+) -> Converted:
     """The answer, size first, in the version of the client; empty if it wants none.
 
-    A fetched partition that is not `known` is refused: its topic is not down-converted.
+    A fetched partition that is not `known` is refused: its topic is not down-converted. Records of
+    `most` bytes are converted, and the rest of the last one; the client fetches others later.
     """
     answer = b"".join(answer) if isinstance(answer, list) else answer
     if not answer:
-        return answer
+        return Converted()
+    out = Converted(_INT.size)
+    out += answer[4:8]
     if key == ApiKey.PRODUCE:
-        body = _older_produce(version, _Reader(answer, 8), known)
+        _older_produce(version, _Reader(answer, 8), known, out)
     else:
-        body = _older_fetch(version, _Reader(answer, 8), known)
-    return _INT.pack(len(body) + 4) + answer[4:8] + body
+        _older_fetch(version, _Reader(answer, 8), known, out, most)
+    _INT.pack_into(out, 0, len(out) - _INT.size)
+    return out
 
 
 # -- Produce -----------------------------------------------------------------
@@ -107,8 +113,7 @@ def _newer_produce(body: bytes) -> tuple[bytes, Known]:
     return bytes(out), refused
 
 
-def _older_produce(version: int, read: "_Reader", refused: Known) -> bytes:
-    out = bytearray()
+def _older_produce(version: int, read: "_Reader", refused: Known, out: bytearray) -> None:
     for _ in read.array(out):
         topic = read.text()
         out += _string(topic)
@@ -122,7 +127,6 @@ def _older_produce(version: int, read: "_Reader", refused: Known) -> bytes:
                 out += appended
     if version >= 1:
         out += read.take(4)  # throttle time
-    return bytes(out)
 
 
 # -- Fetch -------------------------------------------------------------------
@@ -146,29 +150,53 @@ def _newer_fetch(version: int, body: bytes) -> tuple[bytes, Known]:
     return bytes(out), offsets
 
 
-def _older_fetch(version: int, read: "_Reader", offsets: Known) -> bytes:
+class _FetchedPartition(NamedTuple):
+    partition: int
+    code: int
+    high_watermark: bytes
+    records: bytes
+
+
+def _older_fetch(version: int, read: "_Reader", offsets: Known, out: bytearray, most: int) -> None:
     throttle = read.take(4)
-    out = bytearray(throttle if version >= 1 else b"")
+    out += throttle if version >= 1 else b""
+    topics = _fetched(read)
     magic = 1 if version >= 2 else 0
-    for _ in read.array(out):
-        topic = read.text()
-        out += _string(topic)
-        for _ in read.array(out):
+    sharing = sum(bool(each.records) for _, partitions in topics for each in partitions)
+    out += _INT.pack(len(topics))
+    for topic, partitions in topics:
+        out += _string(topic) + _INT.pack(len(partitions))
+        for partition, code, high_watermark, records in partitions:
+            offset, messages = offsets.get((topic, partition)), bytearray()
+            if offset is None:
+                code, high_watermark = int(ErrorCode.unsupported_version), _UNKNOWN
+            elif records and most > 0:
+                try:
+                    messages = messages_of(records, magic, offset, most // sharing)
+                except BrokerError as e:
+                    code = int(e.code)
+            # What one partition leaves of its share is for those behind it.
+            sharing -= bool(records)
+            most -= len(messages)
+            out += _INT.pack(partition) + _SHORT.pack(code) + high_watermark
+            out += _INT.pack(len(messages))
+            out += messages
+
+
+def _fetched(read: "_Reader") -> list[tuple[str, list[_FetchedPartition]]]:
+    """The partitions of a response in the first version with record batches, by topic."""
+    topics: list[tuple[str, list[_FetchedPartition]]] = []
+    for _ in range(read.int32()):
+        partitions: list[_FetchedPartition] = []
+        topics.append((read.text(), partitions))
+        for _ in range(read.int32()):
             partition, code, high_watermark = read.int32(), read.int16(), read.take(8)
             read.take(8)  # last stable offset
             for _ in range(read.int32()):  # aborted transactions
                 read.take(8 + 8)
             records = read.take(max(read.int32(), 0))
-            offset, messages = offsets.get((topic, partition)), b""
-            if offset is None:
-                code, high_watermark = int(ErrorCode.unsupported_version), _UNKNOWN
-            else:
-                try:
-                    messages = messages_of(records, magic, offset)
-                except BrokerError as e:
-                    code = int(e.code)
-            out += _INT.pack(partition) + _SHORT.pack(code) + high_watermark + _sized(messages)
-    return bytes(out)
+            partitions.append(_FetchedPartition(partition, code, high_watermark, records))
+    return topics
 
 
 # -- the parts of both -------------------------------------------------------

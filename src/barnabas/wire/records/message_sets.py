@@ -23,7 +23,7 @@ from barnabas.wire.records.batch import (
 )
 from barnabas.wire.records.compression import Codec, RecordsTooLarge, decompress_at_most
 from barnabas.wire.records.lz4_header import with_right_checksum
-from barnabas.wire.records.records import Record, RecordWriter, corrupt, read_records
+from barnabas.wire.records.records import Record, RecordWriter, corrupt, each_record
 
 # Records here become objects, so they may take less memory than those of a batch that stays bytes.
 # Of all messages of a set together: each of them may be compressed.
@@ -137,18 +137,24 @@ def _bytes(data: bytes | memoryview, position: int) -> tuple[bytes | None, int]:
     return bytes(data[position : position + length]), position + length
 
 
-def messages_of(batches: bytes | bytearray | memoryview, magic: int, first_offset: int) -> bytes:
+def messages_of(
+    batches: bytes | bytearray | memoryview,
+    magic: int,
+    first_offset: int,
+    most: int = MAX_CONVERTED_SIZE,
+) -> bytearray:
     """The records from `first_offset` on as messages that are not compressed.
 
-    Headers get lost, and control records, which such clients could not tell from data. Stops
-    after MAX_CONVERTED_SIZE bytes: the client fetches the rest later.
+    Headers get lost, and control records, which such clients could not tell from data. The first
+    record that reaches `most` bytes is the last: the client fetches the rest later.
 
     Raises  BrokerError(unsupported_compression_type) for zstd, which such clients do not know
             (corrupt_message) if a batch is not what its header says, or too large
     """
     out = bytearray()
     position = 0
-    while len(batches) - position >= HEADER_SIZE and len(out) < MAX_CONVERTED_SIZE:
+    batches = memoryview(batches)
+    while len(batches) - position >= HEADER_SIZE:
         batch = batches[position:]
         header = read_header(batch)
         if header.size > len(batch):
@@ -160,10 +166,12 @@ def messages_of(batches: bytes | bytearray | memoryview, magic: int, first_offse
             what = f"a client of magic {magic} cannot read codec {header.codec}"
             raise BrokerError(ErrorCode.unsupported_compression_type, what)
         stamped = magic and header.attributes & LOG_APPEND_TIME
-        for record in read_records(batch, MAX_CONVERTED_SIZE):
+        for record in each_record(batch, MAX_CONVERTED_SIZE):
             if record.offset >= first_offset:
                 _write(out, record, magic, stamped)
-    return bytes(out)
+                if len(out) >= most:
+                    return out
+    return out
 
 
 def _write(out: bytearray, record: Record, magic: int, attributes: int) -> None:

@@ -5,7 +5,7 @@ batch's, then key, value and headers each behind its length; -1 stands for null.
 zigzag. A log or a client may hand over anything: every reader here raises BrokerError only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from enum import IntEnum
 from struct import Struct
 from struct import error as StructError
@@ -61,16 +61,21 @@ def read_records(
     Raises  BrokerError(corrupt_message) if the batch is not what its header says, or its records
             take more than `max_size` bytes; (unsupported_compression_type) if its codec is unknown
     """
+    return list(each_record(batch, max_size))
+
+
+def each_record(
+    batch: bytes | bytearray | memoryview, max_size: int = MAX_DECOMPRESSED_SIZE
+) -> Iterator[Record]:
+    """The same, one after the other: millions of small ones take no memory together.
+
+    Raises  as `read_records`, also after some of the records
+    """
     header = read_header(batch)
     data = decompress(header.codec, _payload(batch, header), max_size)
-    records: list[Record] = []
-    try:
-        position = _decode(data, header, records)
-    except IndexError:
-        raise corrupt(f"the batch ends within record {len(records)}") from None
-    if position != len(data):
-        raise corrupt(f"{len(data) - position} bytes are left after the last record")
-    return records
+    end = yield from _decode(data, header)
+    if end != len(data):
+        raise corrupt(f"{len(data) - end} bytes are left after the last record")
 
 
 def _payload(batch: bytes | bytearray | memoryview, header: BatchHeader) -> memoryview:
@@ -83,40 +88,44 @@ def _payload(batch: bytes | bytearray | memoryview, header: BatchHeader) -> memo
     return memoryview(batch)[HEADER_SIZE : header.size]
 
 
-def _decode(data: bytes, header: BatchHeader, records: list[Record]) -> int:
-    """Append all records of `data`; returns where the last one ends.
+def _decode(data: bytes, header: BatchHeader) -> Generator[Record, None, int]:
+    """All records of `data`; returns where the last one ends.
 
     A field that reaches beyond its record needs no check of its own: the position then never
     comes back to the record's end, or runs out of data (IndexError).
     """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     position = 0
-    for _ in range(header.record_count):
-        length, start = read_varint(data, position)
-        timestamp_delta, position = read_varint(data, start + 1)
-        offset_delta, position = read_varint(data, position)
-        key_length, position = read_varint(data, position)
-        key = None
-        if key_length >= 0:
-            key = data[position : position + key_length]
-            position += key_length
-        value_length, position = read_varint(data, position)
-        value = None
-        if value_length >= 0:
-            value = data[position : position + value_length]
-            position += value_length
-        header_count, position = read_varint(data, position)
-        headers: tuple[tuple[str, bytes | None], ...] = ()
-        if header_count:
-            headers, position = _read_headers(data, position, header_count)
-        if position != start + length or position > len(data):
-            raise corrupt(f"record {len(records)} of {length} bytes has {position - start}")
-        timestamp = base_timestamp + timestamp_delta
-        if header.attributes & LOG_APPEND_TIME:
-            timestamp = header.max_timestamp
-        elif not _MIN_LONG <= timestamp <= _MAX_LONG:
-            raise corrupt(f"record {len(records)} has a timestamp of {timestamp}")
-        records.append(Record(base_offset + offset_delta, timestamp, key, value, headers))
+    number = 0
+    try:
+        for number in range(header.record_count):
+            length, start = read_varint(data, position)
+            timestamp_delta, position = read_varint(data, start + 1)
+            offset_delta, position = read_varint(data, position)
+            key_length, position = read_varint(data, position)
+            key = None
+            if key_length >= 0:
+                key = data[position : position + key_length]
+                position += key_length
+            value_length, position = read_varint(data, position)
+            value = None
+            if value_length >= 0:
+                value = data[position : position + value_length]
+                position += value_length
+            header_count, position = read_varint(data, position)
+            headers: tuple[tuple[str, bytes | None], ...] = ()
+            if header_count:
+                headers, position = _read_headers(data, position, header_count)
+            if position != start + length or position > len(data):
+                raise corrupt(f"record {number} of {length} bytes has {position - start}")
+            timestamp = base_timestamp + timestamp_delta
+            if header.attributes & LOG_APPEND_TIME:
+                timestamp = header.max_timestamp
+            elif not _MIN_LONG <= timestamp <= _MAX_LONG:
+                raise corrupt(f"record {number} has a timestamp of {timestamp}")
+            yield Record(base_offset + offset_delta, timestamp, key, value, headers)
+    except IndexError:
+        raise corrupt(f"the batch ends within record {number}") from None
     return position
 
 
