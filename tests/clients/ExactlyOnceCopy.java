@@ -11,6 +11,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.TimeoutException;
 
 /** Copies records from one topic to another in transactions, until so many were copied. */
 public class ExactlyOnceCopy {
@@ -65,12 +66,24 @@ public class ExactlyOnceCopy {
                                 new OffsetAndMetadata(record.offset() + 1));
                     }
                     producer.sendOffsetsToTransaction(offsets, consumer.groupMetadata());
-                    producer.commitTransaction();
+                    untilDone(producer::commitTransaction);
                 } catch (KafkaException failure) {
                     System.out.println("aborts: " + failure);
-                    producer.abortTransaction();
+                    untilDone(producer::abortTransaction);
                     throw failure; // the positions are lost: begin again at the committed offsets
                 }
+            }
+        }
+    }
+
+    /** After a timeout the same step must be tried again: whether it was done is not known. */
+    private static void untilDone(Runnable step) {
+        while (true) {
+            try {
+                step.run();
+                return;
+            } catch (TimeoutException timeout) {
+                System.out.println("tries again: " + timeout);
             }
         }
     }
