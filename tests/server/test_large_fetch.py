@@ -12,6 +12,7 @@ import pytest
 
 from barnabas.server.delayed import large_fetch
 from barnabas.server.fetching.fetch_collector import FetchCollector
+from barnabas.server.fetching.fetch_responder import FetchResponder
 from tests.replication.leading import F2, ME
 from tests.server.followed import BROKER, lead
 from tests.server.raw import (
@@ -178,6 +179,51 @@ def test_a_client_that_disconnects_leaves_no_wait_and_no_session(
         assert len(insight.sessions) == 0
 
     with_broker(tmp_path, scenario)
+
+
+def test_a_client_that_disconnects_while_the_disk_is_read_leaves_no_session(
+    tmp_path: Path, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = asyncio.Event()
+    load_cold = FetchResponder.load_cold
+
+    async def slow(self: FetchResponder, *located: Any) -> Any:
+        await read.wait()
+        return await load_cold(self, *located)
+
+    monkeypatch.setattr(FetchResponder, "load_cold", slow)
+
+    async def scenario(insight: Insight) -> None:
+        client = await filled(insight, "orders", batches=1, partitions=5)
+        await client.send(fetch(*named(5), session_epoch=0))
+        await until(lambda: len(turns.parts) == 3)
+        client.vanish()
+        await insight.is_at_rest()
+        read.set()
+        await until(lambda: len(insight.state.work) == 0)
+        assert len(insight.sessions) == 0
+
+    with_broker(tmp_path, scenario)
+
+
+def test_what_a_follower_has_fetched_since_is_not_taken_back_by_a_later_part(
+    tmp_path: Path, turns: Turns
+) -> None:
+    """As when it was restarted, and its connection of before is not known to be lost."""
+
+    async def scenario(insight: Insight) -> None:
+        client = await filled(insight, "orders", batches=2, partitions=5)
+        led = [lead(insight, "orders", (ME, F2), partition=index) for index in range(5)]
+
+        def fetch_less() -> None:
+            now_ms = insight.state.time.now_ms() + 1_000
+            led[4].on_follower_fetch(F2, 1, 0, now_ms)
+
+        turns.between[1] = fetch_less
+        await Session(client, replica_id=int(F2), epoch=1).fetch(*named(5, offset=2))
+        assert [leader.high_watermark for leader in led] == [2] * 4 + [1]
+
+    with_broker(tmp_path, scenario, **BROKER)
 
 
 def test_a_role_that_changes_between_turns_is_checked_again(tmp_path: Path, turns: Turns) -> None:
