@@ -39,10 +39,12 @@ class LargeFetch:
         waits_in: Purgatory[DelayedOperation] | None = None,
         *,
         is_follower: bool = False,
+        arrived_ms: float | None = None,
     ) -> None:
         """`waits_in`: where it waits if there is not enough; None if it has waited before.
 
-        `is_follower`: the progress that it reports is to be noted.
+        `is_follower`: the progress that it reports is to be noted, as of when it arrived: now, if
+        that is not said.
         """
         self._call = call
         self._responder = responder
@@ -52,7 +54,7 @@ class LargeFetch:
         self._pending = Pending(self._change.changed.set) if pending is None else pending
         self._fetched = Fetched([])
         self._records: list[Buffer | None] = []
-        self._arrived_ms = responder.now_ms()
+        self._arrived_ms = responder.now_ms() if arrived_ms is None else arrived_ms
 
     def begin(self) -> Pending:
         return self._responder.answer_later(self._pending, self._answer())

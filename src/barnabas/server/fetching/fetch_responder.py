@@ -16,7 +16,7 @@ from barnabas.security.authorizer import Client
 from barnabas.server.fetching.cached_partitions import CachedPartition, TopicKey
 from barnabas.server.fetching.fetch_collector import FetchCollector, Fetched, Found
 from barnabas.server.fetching.fetch_sessions import FetchContext, FetchSessions
-from barnabas.server.requests.replies import Answer, Pending, Work
+from barnabas.server.requests.replies import Answer, Pending, Refusal, Work
 from barnabas.wire.fetch.fetch_codec import (
     Buffer,
     FetchRequest,
@@ -117,7 +117,7 @@ class FetchResponder:
     def is_enough(self, call: FetchCall, fetched: Fetched) -> bool:
         return call.is_enough(fetched, self._collector.max_bytes)
 
-    def answer_later(self, pending: Pending, making: Awaitable[Answer]) -> Pending:
+    def answer_later(self, pending: Pending, making: Awaitable[Answer | Refusal]) -> Pending:
         """Respond when `making` has made the response."""
         return self._work.answer(pending, "api=FETCH", making)
 
