@@ -41,9 +41,16 @@ class Setting:
     def submit(self, _: LeaderReplica, change: IsrChange) -> None:
         self.submitted.append(change)
 
-    def fetch(self, replica: BrokerId, offset: int, epoch: int = 0, last_epoch: int = -1) -> None:
+    def fetch(
+        self,
+        replica: BrokerId,
+        offset: int,
+        epoch: int = 0,
+        last_epoch: int = -1,
+        arrived_ms: float | None = None,
+    ) -> None:
         wanted = FetchPartition(0, offset, 100, epoch, last_epoch, 0)
-        self.fetches.on_fetch(replica, [(self.leader, wanted)])
+        self.fetches.on_fetch(replica, [(self.leader, wanted)], arrived_ms)
 
 
 @pytest.fixture
@@ -71,6 +78,15 @@ def test_a_refused_fetch_makes_no_progress(
     setting.fetch(replica, offset, epoch, last_epoch)
     assert setting.leader.high_watermark == 0
     assert {follower.log_end_offset for follower in setting.leader.followers} == {-1}
+
+
+def test_what_a_fetch_reports_is_not_noted_after_a_later_one(setting: Setting) -> None:
+    """The follower was restarted and has lost records that its fetch of before still reports."""
+    setting.fetch(F2, 3, arrived_ms=200)
+    setting.fetch(F2, 5, arrived_ms=100)
+    assert setting.leader.high_watermark == 3
+    setting.fetch(F2, 5, arrived_ms=200)  # another fetcher of it, or another part of the same
+    assert setting.leader.high_watermark == 5
 
 
 def test_one_that_caught_up_is_submitted_once(setting: Setting) -> None:

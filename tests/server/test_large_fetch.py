@@ -12,6 +12,8 @@ import pytest
 
 from barnabas.server.delayed import large_fetch
 from barnabas.server.fetching.fetch_collector import FetchCollector
+from barnabas.server.fetching.fetch_responder import FetchResponder
+from barnabas.server.handlers import fetch as fetch_handler
 from tests.replication.leading import F2, ME
 from tests.server.followed import BROKER, lead
 from tests.server.raw import (
@@ -84,6 +86,40 @@ def test_another_request_is_served_between_two_turns(tmp_path: Path, turns: Turn
         assert indexes(answer) == [0, 1, 2, 3, 4]
         assert all(each.records for each in by_index(answer).values())
         assert (turns.parts, other) == (in_rows(5), [1, 2])
+
+    with_broker(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("session_epoch", [-1, 0])
+def test_a_request_that_is_decoded_in_a_thread_is_served_as_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, session_epoch: int
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        client = await filled(insight, "orders", batches=1, partitions=5)
+        request = fetch(*named(5), session_epoch=session_epoch)
+        expected = (await client.ask(request)).responses
+        monkeypatch.setattr(fetch_handler, "LARGE_REQUEST", 50)
+        for _ in range(2):  # the second one is known, partition by partition
+            assert (await client.ask(request)).responses == expected
+        client = await insight.connect()
+        await client.send(request[:3] + bytes([request[3] - 4]) + request[4:-4])
+        assert await client.is_closed()
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_client_that_disconnects_while_its_request_is_decoded_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(insight: Insight) -> None:
+        client = await filled(insight, "orders", batches=0, partitions=5)
+        monkeypatch.setattr(fetch_handler, "LARGE_REQUEST", 50)
+        await client.send(fetch(*named(5), session_epoch=-1, max_wait_ms=WAIT_MS))
+        await until(lambda: insight.delayed.consumers.listening == 5)
+        client.vanish()
+        await insight.is_at_rest()
+        await until(lambda: len(insight.state.work) == 0)
+        assert insight.sessions.count.cached == 0
 
     with_broker(tmp_path, scenario)
 
@@ -178,6 +214,51 @@ def test_a_client_that_disconnects_leaves_no_wait_and_no_session(
         assert len(insight.sessions) == 0
 
     with_broker(tmp_path, scenario)
+
+
+def test_a_client_that_disconnects_while_the_disk_is_read_leaves_no_session(
+    tmp_path: Path, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = asyncio.Event()
+    load_cold = FetchResponder.load_cold
+
+    async def slow(self: FetchResponder, *located: Any) -> Any:
+        await read.wait()
+        return await load_cold(self, *located)
+
+    monkeypatch.setattr(FetchResponder, "load_cold", slow)
+
+    async def scenario(insight: Insight) -> None:
+        client = await filled(insight, "orders", batches=1, partitions=5)
+        await client.send(fetch(*named(5), session_epoch=0))
+        await until(lambda: len(turns.parts) == 3)
+        client.vanish()
+        await insight.is_at_rest()
+        read.set()
+        await until(lambda: len(insight.state.work) == 0)
+        assert len(insight.sessions) == 0
+
+    with_broker(tmp_path, scenario)
+
+
+def test_what_a_follower_has_fetched_since_is_not_taken_back_by_a_later_part(
+    tmp_path: Path, turns: Turns
+) -> None:
+    """As when it was restarted, and its connection of before is not known to be lost."""
+
+    async def scenario(insight: Insight) -> None:
+        client = await filled(insight, "orders", batches=2, partitions=5)
+        led = [lead(insight, "orders", (ME, F2), partition=index) for index in range(5)]
+
+        def fetch_less() -> None:
+            now_ms = insight.state.time.now_ms() + 1_000
+            led[4].on_follower_fetch(F2, 1, 0, now_ms)
+
+        turns.between[1] = fetch_less
+        await Session(client, replica_id=int(F2), epoch=1).fetch(*named(5, offset=2))
+        assert [leader.high_watermark for leader in led] == [2] * 4 + [1]
+
+    with_broker(tmp_path, scenario, **BROKER)
 
 
 def test_a_role_that_changes_between_turns_is_checked_again(tmp_path: Path, turns: Turns) -> None:

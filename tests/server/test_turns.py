@@ -32,7 +32,7 @@ WRITE_TO_THE_TREE: Final = (
     ApiKey.UPDATE_FEATURES,
 )
 # The calls of functions in one turn of the loop: some 12 ms. An element takes up to 100 where a
-# turn has a thousand of them, and 8 where it may have all.
+# turn has a thousand of them, and 9 where it may have all.
 MOST_CALLS: Final = 120_000
 
 

@@ -95,5 +95,6 @@ def _fetch(state: NodeState, isr: IsrTracker) -> Fetch:
         state.delayed,
         collector,
         responder,
+        state.environment.offload,
         errors,
     )

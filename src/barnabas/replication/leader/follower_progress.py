@@ -109,6 +109,11 @@ class Follower:
         self._leader_end_offset = max(self._leader_end_offset, leader_end)
         self._last_fetch_ms = now_ms
 
+    def has_fetched_since(self, now_ms: float) -> bool:
+        """True if a fetch that came later was noted; one that counts while it rests is one."""
+        last_ms = self._last_fetch_ms
+        return now_ms < (last_ms if self._resting is None else max(last_ms, self._resting.ms))
+
     def is_caught_up(self, leader_end: int, now_ms: float, max_lag_ms: float) -> bool:
         """True if it has caught up, or had within the lag time that an in-sync replica may use."""
         return self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= max_lag_ms

@@ -4,8 +4,10 @@ Theory of operation. Each turn of the loop has a part of the partitions. All tha
 a partition happens in its turn: the follower's progress is noted, the replica is looked up with its
 role and epoch, its records are located and taken from the page cache, and it rests if nothing is
 new. Between turns anything may change. What was found before stands, as if the response had left
-already; it is only ever sent. A fetch that waits looks at a partition after it listens to it, so no
-change is missed. Of several such fetches one has a part in a turn, in the order in which they ask.
+already; it is only ever sent. What the fetch reports is as old as the fetch: where the follower has
+fetched again since, on another connection after a restart, it is not noted. A fetch that waits
+looks at a partition in the turn in which it begins to listen to it, so no change is missed. Of
+several such fetches one has a part in a turn, in the order in which they ask.
 """
 
 import asyncio
@@ -37,10 +39,12 @@ class LargeFetch:
         waits_in: Purgatory[DelayedOperation] | None = None,
         *,
         is_follower: bool = False,
+        arrived_ms: float | None = None,
     ) -> None:
         """`waits_in`: where it waits if there is not enough; None if it has waited before.
 
-        `is_follower`: the progress that it reports is to be noted.
+        `is_follower`: the progress that it reports is to be noted, as of when it arrived: now, if
+        that is not said.
         """
         self._call = call
         self._responder = responder
@@ -50,6 +54,7 @@ class LargeFetch:
         self._pending = Pending(self._change.changed.set) if pending is None else pending
         self._fetched = Fetched([])
         self._records: list[Buffer | None] = []
+        self._arrived_ms = responder.now_ms() if arrived_ms is None else arrived_ms
 
     def begin(self) -> Pending:
         return self._responder.answer_later(self._pending, self._answer())
@@ -58,9 +63,12 @@ class LargeFetch:
         await self._look()
         if self._waits_in is not None and not self._is_enough:
             await self._wait(self._waits_in)
+        if self._is_over:
+            self._fetched, self._records = Fetched([]), []
+        buffers = await self._responder.load_cold(self._fetched, self._records)
         if self._pending.abandoned:
-            return b""
-        return await self._responder.respond_in_turns(self._call, self._fetched, self._records)
+            return b""  # and no session is opened
+        return await self._responder.respond_in_turns(self._call, self._fetched, buffers)
 
     @property
     def _is_enough(self) -> bool:
@@ -106,7 +114,7 @@ class LargeFetch:
         call, wanted = self._call, self._call.context.wanted
         part = wanted[start : start + AT_ONCE]
         if self._is_follower:
-            self._responder.note_follower(call, part)
+            self._responder.note_follower(call, part, self._arrived_ms)
         behind = len(wanted) - start - len(part)
         self._records += self._responder.collect_part(call, self._fetched, part, behind)
         if purgatory is not None and call.context.repeated is not None:

@@ -153,14 +153,23 @@ class FetchCollector:
         for found in fetched.idle:
             self._rest(found, request.replica_id, version)
 
-    def note_follower(self, request: FetchRequest, wanted: Iterable[CachedPartition]) -> None:
-        """Note a follower's progress by the offsets that it fetches from."""
+    def note_follower(
+        self,
+        request: FetchRequest,
+        wanted: Iterable[CachedPartition],
+        arrived_ms: float | None = None,
+    ) -> None:
+        """Note a follower's progress by the offsets that it fetches from; see `FollowerFetches`."""
         led = []
         for each in wanted:
             leader = self._leader(each)
             if leader is not None:
                 led.append((leader, each.partition))
-        self._follower_fetches.on_fetch(request.replica_id, led)
+        self._follower_fetches.on_fetch(request.replica_id, led, arrived_ms)
+
+    def now_ms(self) -> float:
+        """When a fetch arrives."""
+        return self._follower_fetches.now_ms()
 
     def on_sent(self, fetched: Fetched) -> None:
         """Count what a follower is sent, for the throttle."""

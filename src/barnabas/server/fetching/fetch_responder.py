@@ -16,7 +16,7 @@ from barnabas.security.authorizer import Client
 from barnabas.server.fetching.cached_partitions import CachedPartition, TopicKey
 from barnabas.server.fetching.fetch_collector import FetchCollector, Fetched, Found
 from barnabas.server.fetching.fetch_sessions import FetchContext, FetchSessions
-from barnabas.server.requests.replies import Answer, Pending, Work
+from barnabas.server.requests.replies import Answer, Pending, Refusal, Work
 from barnabas.wire.fetch.fetch_codec import (
     Buffer,
     FetchRequest,
@@ -91,9 +91,15 @@ class FetchResponder:
         self._collector.rest(fetched, call.request, call.version)
         return fetched
 
-    def note_follower(self, call: FetchCall, part: Sequence[CachedPartition]) -> None:
+    def now_ms(self) -> float:
+        """When a fetch arrives."""
+        return self._collector.now_ms()
+
+    def note_follower(
+        self, call: FetchCall, part: Sequence[CachedPartition], arrived_ms: float
+    ) -> None:
         """Note a follower's progress in a part of its partitions."""
-        self._collector.note_follower(call.request, part)
+        self._collector.note_follower(call.request, part, arrived_ms)
 
     def collect_part(
         self, call: FetchCall, fetched: Fetched, part: Sequence[CachedPartition], behind: int
@@ -111,7 +117,7 @@ class FetchResponder:
     def is_enough(self, call: FetchCall, fetched: Fetched) -> bool:
         return call.is_enough(fetched, self._collector.max_bytes)
 
-    def answer_later(self, pending: Pending, making: Awaitable[Answer]) -> Pending:
+    def answer_later(self, pending: Pending, making: Awaitable[Answer | Refusal]) -> Pending:
         """Respond when `making` has made the response."""
         return self._work.answer(pending, "api=FETCH", making)
 
@@ -138,14 +144,15 @@ class FetchResponder:
         buffers = [await self._load(found) for found in fetched.found]
         return self._send(call, fetched, buffers)
 
+    async def load_cold(self, fetched: Fetched, warm: Sequence[Buffer | None]) -> list[Buffer]:
+        """The records of each partition; those that are not `warm` are read from the disk."""
+        pairs = zip(fetched.found, warm, strict=True)
+        return [await self._load(found) if records is None else records for found, records in pairs]
+
     async def respond_in_turns(
-        self, call: FetchCall, fetched: Fetched, warm: Sequence[Buffer | None]
+        self, call: FetchCall, fetched: Fetched, buffers: Sequence[Buffer]
     ) -> Answer:
         """The response to a fetch of many partitions; others are served while it is made."""
-        pairs = zip(fetched.found, warm, strict=True)
-        buffers = [
-            await self._load(found) if records is None else records for found, records in pairs
-        ]
         if code := self._begin_sending(call, fetched):
             return call.error(code)
         sent: dict[CachedPartition, PartitionFetched] = {}

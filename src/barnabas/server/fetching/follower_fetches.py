@@ -30,17 +30,28 @@ class FollowerFetches:
         self._isr = isr
         self._time = time
 
+    def now_ms(self) -> float:
+        """When a fetch arrives."""
+        return self._time.now_ms()
+
     def on_fetch(
-        self, replica: int, wanted: Iterable[tuple[LeaderReplica, FetchPartition]]
+        self,
+        replica: int,
+        wanted: Iterable[tuple[LeaderReplica, FetchPartition]],
+        arrived_ms: float | None = None,
     ) -> None:
         """Advance high and low watermarks, and wake the requests that wait for them.
 
-        A partition for which the fetch will be refused changes nothing.
+        A partition for which the fetch will be refused changes nothing. Nor does one that the
+        follower has fetched again since this fetch `arrived_ms`, which is now if it is not said:
+        the follower may have been restarted, and have less of the log than this fetch reports.
         """
-        now_ms = self._time.now_ms()
+        now_ms = self._time.now_ms() if arrived_ms is None else arrived_ms
         committed, started = [], []
         for leader, partition in wanted:
             if not _is_sound(leader, replica, partition):
+                continue
+            if arrived_ms is not None and _has_fetched_since(leader, replica, arrived_ms):
                 continue
             moved, log_start_moved, change = leader.on_follower_fetch(
                 replica, partition.fetch_offset, partition.log_start_offset, now_ms
@@ -71,6 +82,11 @@ class FollowerFetches:
         """Count what a follower was sent, in sync or not."""
         if self._throttle.is_throttled(topic, partition):
             self._throttle.record(size)
+
+
+def _has_fetched_since(leader: LeaderReplica, replica: int, arrived_ms: float) -> bool:
+    follower = leader.follower(replica)
+    return follower is not None and follower.has_fetched_since(arrived_ms)
 
 
 def _is_sound(leader: LeaderReplica, replica: int, partition: FetchPartition) -> bool:

@@ -111,7 +111,8 @@ async def _of_client(broker: Broker, call: Call, turns: Turns) -> Codes:
     except BrokerError as e:
         codes = dict.fromkeys(request.partitions, e.code)
     knows = call.version >= _FENCED
-    return {partition: fenced_error(code, knows) for partition, code in codes.items()}
+    told = {code: fenced_error(code, knows) for code in set(codes.values())}
+    return dict(await turns.listed((partition, told[code]) for partition, code in codes.items()))
 
 
 def _denied(request: AddPartitions, access: Access) -> Codes:
@@ -144,7 +145,7 @@ async def _partitions(topics: Any, turns: Turns) -> frozenset[TopicPartition]:
 
 async def _topics(codes: Codes, turns: Turns) -> tuple[AddPartitionsToTxnTopicResult, ...]:
     topics: dict[str, list[tuple[int, ErrorCode]]] = {}
-    for (topic, partition), code in codes.items():
+    async for (topic, partition), code in turns.each(codes.items()):
         topics.setdefault(topic, []).append((partition, code))
     return tuple(
         [

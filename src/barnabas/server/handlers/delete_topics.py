@@ -26,13 +26,13 @@ _WEIGHT: Final = 20
 
 
 async def handle(broker: Broker, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
+    mutations, turns = Mutations(call, strict_since=5), Turns()
     asked: list[tuple[str | None, uuid.UUID | None]]
     if call.version >= 6:
-        asked = [(topic.name, topic.topic_id) for topic in request.topics]
+        asked = await turns.listed((topic.name, topic.topic_id) for topic in request.topics)
     else:
         asked = [(name, None) for name in call.sent.topic_names]
     timeout_ms = milliseconds(request.timeout)
-    mutations, turns = Mutations(call, strict_since=5), Turns()
     results = [
         await _delete(broker, name, topic_id, call, mutations)
         async for name, topic_id in turns.each(asked, _WEIGHT)

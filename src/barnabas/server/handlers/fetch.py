@@ -9,9 +9,11 @@ the answer and each partition's own limit its share; see `fetch_collector`.
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from barnabas.base.errors import BrokerError
+from barnabas.base.offload import Offload
 from barnabas.purgatory.delayed_operation import DelayedOperation, Purgatory
 from barnabas.replication.replicas import Replicas
 from barnabas.server.cluster.metadata_cache import MetadataCache
@@ -24,7 +26,7 @@ from barnabas.server.fetching.fetch_responder import FetchCall, FetchResponder
 from barnabas.server.fetching.fetch_sessions import NO_SESSION, FetchSessions, reader_of
 from barnabas.server.network.connection import Connection
 from barnabas.server.requests.repeated_fetch import RepeatedFetch
-from barnabas.server.requests.replies import Pending, Reply
+from barnabas.server.requests.replies import Answer, Pending, Refusal, Reply, given
 from barnabas.wire.fetch.fetch_codec import (
     BY_TOPIC_ID,
     FetchRequest,
@@ -33,7 +35,10 @@ from barnabas.wire.fetch.fetch_codec import (
 )
 from barnabas.wire.fetch.single_answer import SingleAnswer, single_answer
 from barnabas.wire.fetch.single_fetch import SingleFetch, read_single_fetch
+from barnabas.wire.varint import Truncated
 
+# In bytes: a request of more, of some 10,000 partitions, is decoded in a thread.
+LARGE_REQUEST: Final = 256 * 1024
 # How many partitions' answers are kept ready.
 REMEMBERED: Final = 10_000
 # How many partitions are kept for a client that names them without a session.
@@ -51,6 +56,7 @@ class Fetch:
         delayed: Delayed,
         collector: FetchCollector,
         responder: FetchResponder,
+        offload: Offload,
         errors: Counter[int],
     ) -> None:
         self._replicas = replicas
@@ -59,6 +65,7 @@ class Fetch:
         self._delayed = delayed
         self._collector = collector
         self._responder = responder
+        self._offload = offload
         self._answers: dict[tuple[int, TopicKey, int, bool], SingleAnswer] = {}
         self._errors = errors  # by code, what sessions were refused with
 
@@ -99,9 +106,54 @@ class Fetch:
                     single.topic,
                     connection,
                 )
+        if len(frame) - position > LARGE_REQUEST:
+            return self._read_elsewhere(version, correlation_id, frame, position, connection)
         known = connection.fetches if single is None else None
         request = read_fetch(version, frame, position, None if known is None else known.memo)
         named = self._named(request, version, connection) if single is None else None
+        return self._serve(request, version, correlation_id, connection, named, repeated)
+
+    def _read_elsewhere(
+        self,
+        version: int,
+        correlation_id: int,
+        frame: memoryview,
+        position: int,
+        connection: Connection,
+    ) -> Pending:
+        """Decode the request in a thread, then serve it."""
+        pending, arrived_ms = Pending(is_read=False), self._responder.now_ms()
+        known = connection.fetches
+        memo = None if known is None else known.memo
+
+        async def serve() -> Answer | Refusal:
+            try:
+                request = await self._offload(partial(read_fetch, version, frame, position, memo))
+            except Truncated as malformed:
+                return Refusal(str(malformed))
+            finally:
+                pending.read()
+            if pending.abandoned:
+                return b""
+            named = self._named(request, version, connection)
+            reply = self._serve(
+                request, version, correlation_id, connection, named, None, arrived_ms
+            )
+            return await given(reply, pending) if isinstance(reply, Pending) else reply
+
+        return self._responder.answer_later(pending, serve())
+
+    def _serve(
+        self,
+        request: FetchRequest,
+        version: int,
+        correlation_id: int,
+        connection: Connection,
+        named: NamedPartitions | None,
+        repeated: RepeatedAt | None,
+        arrived_ms: float | None = None,
+    ) -> Answer | Pending:
+        """`arrived_ms` is now if it is not said."""
         try:
             context = self._sessions.begin(request, by_id=version >= BY_TOPIC_ID, named=named)
         except BrokerError as e:
@@ -116,7 +168,11 @@ class Fetch:
         if is_large(call):
             purgatory, is_follower = self._purgatory(request), connection.is_follower
             return LargeFetch(
-                call, self._responder, waits_in=purgatory, is_follower=is_follower
+                call,
+                self._responder,
+                waits_in=purgatory,
+                is_follower=is_follower,
+                arrived_ms=arrived_ms,
             ).begin()
         if connection.is_follower:
             self._collector.note_follower(request, context.wanted)

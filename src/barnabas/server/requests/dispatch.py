@@ -203,7 +203,7 @@ class Dispatch:
         self, key: int, frame: memoryview, connection: Connection, gate: StartupGate
     ) -> Pending:
         """Serve a copy of the request when the broker has started that far."""
-        copy = bytearray(frame)
+        copy, pending = bytearray(frame), Pending()
 
         async def serve() -> Answer | Refusal:
             await gate.passed(key)
@@ -213,10 +213,10 @@ class Dispatch:
                 raise
             except BarnabasError as error:
                 return Refusal(str(error))
-            return await given(reply) if isinstance(reply, Pending) else reply or b""
+            return await given(reply, pending) if isinstance(reply, Pending) else reply or b""
 
         what = f"api={ApiKey(key).name} peer={connection.peer}"
-        return self._work.answer(Pending(), what, serve())
+        return self._work.answer(pending, what, serve())
 
     def _rewritten(
         self, key: int, version: int, frame: memoryview, connection: Connection
@@ -235,7 +235,7 @@ class Dispatch:
             if request is None:
                 return b""
             reply = self(memoryview(request.frame), connection)
-            answer = await given(reply) if isinstance(reply, Pending) else reply or b""
+            answer = await given(reply, pending) if isinstance(reply, Pending) else reply or b""
             if isinstance(answer, Refusal):
                 return answer
             known = request.known

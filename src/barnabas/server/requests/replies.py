@@ -88,6 +88,13 @@ class Pending:
         if on_read is not None:
             on_read()
 
+    def when_abandoned(self, do: Callable[[], object]) -> None:
+        """Call this once the client is gone, in place of what was to be called; now if it is."""
+        if self.abandoned:
+            do()
+        else:
+            self._on_abandoned = do
+
     def abandon(self) -> None:
         """Cancel the work on the response: the client is gone."""
         self.abandoned = True
@@ -96,10 +103,25 @@ class Pending:
             on_abandoned()
 
 
-async def given(pending: Pending) -> Answer | Refusal:
-    """Await the answer of a pending reply."""
+async def given(pending: Pending, instead_of: Pending | None = None) -> Answer | Refusal:
+    """Await the answer of a pending reply.
+
+    If the connection has another one `instead_of` it, both are abandoned together: the answer is
+    empty then.
+    """
     answer: asyncio.Future[Answer | Refusal] = asyncio.get_running_loop().create_future()
-    pending.deliver_to(lambda given: None if answer.done() else answer.set_result(given))
+
+    def settle(given: Answer | Refusal) -> None:
+        if not answer.done():
+            answer.set_result(given)
+
+    def abandon() -> None:
+        pending.abandon()
+        settle(b"")
+
+    pending.deliver_to(settle)
+    if instead_of is not None:
+        instead_of.when_abandoned(abandon)
     return await answer
 
 

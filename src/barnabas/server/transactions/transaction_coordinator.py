@@ -14,6 +14,7 @@ from barnabas.base.at_once import at_once
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.base.safeguards import Safeguards
+from barnabas.base.turns import Turns
 from barnabas.coordinator.active_shard import CoordinatorPorts
 from barnabas.coordinator.coordinator_runtime import CoordinatorRuntime
 from barnabas.coordinator.coordinator_topic import CoordinatorTopic
@@ -61,6 +62,11 @@ LONGEST_AGAIN_S: Final = 3.0
 # A client that begins while its last transaction is ending waits so long for the end: less than it
 # waits before it asks again.
 ENDED_WITHIN_S: Final = 0.02
+# The code of a partition where one of a request is unknown, by whether this one is known.
+_IF_OTHERS_ARE_UNKNOWN: Final = {
+    True: ErrorCode.operation_not_attempted,
+    False: ErrorCode.unknown_topic_or_partition,
+}
 
 
 class TransactionCoordinator:
@@ -225,13 +231,12 @@ class TransactionCoordinator:
         self, request: AddPartitions, add: Callable[[AddPartitions], Awaitable[ErrorCode]]
     ) -> Codes:
         """Add all partitions, or none: if one is unknown, the others are not attempted."""
-        unknown = {
-            each: ErrorCode.unknown_topic_or_partition
-            for each in request.partitions
-            if not self._metadata.has_partition(*each)
-        }
-        if unknown:
-            return dict.fromkeys(request.partitions, ErrorCode.operation_not_attempted) | unknown
+        known = await Turns().listed(
+            self._metadata.has_partition(*each) for each in request.partitions
+        )
+        if not all(known):
+            codes = (_IF_OTHERS_ARE_UNKNOWN[each] for each in known)
+            return dict(zip(request.partitions, codes, strict=True))
         return dict.fromkeys(request.partitions, await add(request))
 
     async def add_for_leader(self, request: AddPartitions) -> Codes:
