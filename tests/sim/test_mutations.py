@@ -20,6 +20,8 @@ BRIEFLY_S: Final = {
     "verification_guard": 8.0,
     "replicate_before_answer": 3.0,
     "last_stable_offset_bound": 1.5,
+    "replicate_markers": 10.0,
+    "flush_before_answer": 4.0,
     "pending_offsets": 5.0,
 }
 MOST_BRIEF: Final = 40

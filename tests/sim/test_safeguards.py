@@ -12,12 +12,16 @@ from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.base.safeguards import IN_FORCE, Safeguards
+from barnabas.coordinator.result import TransactionEnd
 from barnabas.disk.disk import RealDisk
 from barnabas.log.logs import Logs
 from barnabas.replication.leader.isr_writer import IsrTracker
 from barnabas.replication.leader.leader_replica import LeaderReplica
 from barnabas.replication.replicas import Replicas
 from barnabas.server.cluster.partition_roles import PartitionRoles
+from barnabas.server.coordinators.leader_writer import LeaderWriter
+from barnabas.server.transactions.marker_writer import MarkerWriter
+from barnabas.wire.records.records import ControlType, EndTransactionMarker, Record, build_batch
 from barnabas.znodes import layout, paths
 from barnabas.znodes.embedded.embedded_tree import Tree
 from tests.log.batches import CONFIG, fill, open_partition
@@ -115,6 +119,36 @@ def test_a_duplicate_batch_is_recognized(tmp_path: Path, in_force: bool) -> None
     before = producers.check(first)
     assert (before is not None and before.base_offset == 10) is in_force
     logs.release()
+
+
+@pytest.mark.parametrize("in_force", BOTH)
+def test_what_a_coordinator_writes_is_flushed_before_anyone_acts_on_it(
+    tmp_path: Path, in_force: bool
+) -> None:
+    replicas, leader = Replicas(), leader_in(tmp_path, IN_FORCE, ME)
+    leader.log.config = replace(CONFIG, flush_messages=1)
+    replicas.put(leader)
+    writer = LeaderWriter(replicas, Mock(), Safeguards(flush_before_answer=in_force))
+    writer.append(PARTITION, memoryview(build_batch([Record(0, 0, None, b"state")])), 0)
+    assert leader.log.unflushed_messages == (0 if in_force else 1)
+    marker = EndTransactionMarker(ControlType.COMMIT, 0)
+    writer.append_marker(PARTITION, TransactionEnd(7, 0, marker), 0)
+    assert leader.log.unflushed_messages == (0 if in_force else 2)
+
+
+@pytest.mark.parametrize("in_force", BOTH)
+def test_a_marker_that_has_to_be_replicated_is_not_written_at_once(
+    tmp_path: Path, in_force: bool
+) -> None:
+    replicas, leader = Replicas(), leader_in(tmp_path, IN_FORCE, ME, F2)
+    replicas.put(leader)
+    ports = Mock(writer=LeaderWriter(replicas, Mock()), clock=Noon())
+    safeguards = Safeguards(replicate_markers=in_force)
+    writer = MarkerWriter(ports, Mock(), Mock(), safeguards)
+    end = TransactionEnd(7, 0, EndTransactionMarker(ControlType.COMMIT, 0))
+    written = writer.write_at_once(PARTITION, end)
+    assert written is (None if in_force else ErrorCode.none)
+    assert leader.log.log_end_offset == (0 if in_force else 1)
 
 
 def test_all_safeguards_are_enabled_by_default() -> None:

@@ -112,7 +112,7 @@ def test_a_run_with_transactions_that_fails_is_replayed_with_them(
     assert "to replay: barnabas sim --seed 7 --sole-replicas\n" in capsys.readouterr().out
     with pytest.raises(Misused, match="--without"):
         sim_command.sim(seed=7, without="min_insync_check", transactions=True)
-    with pytest.raises(Misused, match="--without"):
+    with pytest.raises(Misused, match="expected one of replicate_markers, flush_before_answer"):
         sim_command.sim(seed=7, without="min_insync_check", sole_replicas=True)
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from barnabas.sim.mutations import MUTATIONS, SOLE_MUTATIONS, find
 from barnabas.sim.seed_runner import run_seed, search
 from barnabas.sim.sim_run import Report
 from barnabas.sim.world.at_once_counts import ADDED, ENDED, MARKED
@@ -23,6 +24,17 @@ pytestmark = pytest.mark.timeout(900)
 SOLE: Final = InEverySeed(sole_replicas=True)
 # With one broker and with three, with a flush of each record and without one.
 IN_EVERY_RUN: Final = (1, 3, 6, 10, 11)
+# How long faults last in the searches of CI.
+BRIEFLY_S: Final = {
+    "replicate_markers": 10.0,
+    "flush_before_answer": 4.0,
+    "producer_epoch_fence": 3.0,
+    "verification_guard": 10.0,
+    "coordinator_epoch_fence": 10.0,
+    "last_stable_offset_bound": 2.0,
+    "pending_offsets": 12.0,
+}
+MOST_BRIEF: Final = 40
 
 
 def alone(seed: int, seconds: float | None = None) -> Report:
@@ -67,6 +79,29 @@ def test_with_three_replicas_nothing_is_done_at_once() -> None:
     report = run_seed(2, 3.0, every=InEverySeed(transactions=True))
     assert report.broken == ()
     assert not report.visited
+
+
+def test_every_safeguard_of_transactions_has_a_mutation_here_or_waits_for_replicas() -> None:
+    transactional = {name for name, each in MUTATIONS.items() if each.clients.has_transactions}
+    assert transactional - set(SOLE_MUTATIONS) == {"replicate_before_answer"}
+    assert set(BRIEFLY_S) == set(SOLE_MUTATIONS)
+    for mutation in SOLE_MUTATIONS.values():
+        assert mutation.clients.internal_replication_factor == 1
+
+
+@pytest.mark.parametrize("safeguard", BRIEFLY_S)
+def test_a_brief_search_finds_the_lack_of_a_safeguard(safeguard: str) -> None:
+    finding = find(safeguard, MOST_BRIEF, faults_s=BRIEFLY_S[safeguard], mutations=SOLE_MUTATIONS)
+    assert finding.seed is not None, f"nothing found in {MOST_BRIEF} seeds"
+    assert finding.broken_in_force == ()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("safeguard", SOLE_MUTATIONS)
+def test_without_a_safeguard_a_law_is_broken_and_with_it_none_is(safeguard: str) -> None:
+    finding = find(safeguard, mutations=SOLE_MUTATIONS)
+    assert finding.seed is not None
+    assert finding.broken_in_force == ()
 
 
 @pytest.mark.long

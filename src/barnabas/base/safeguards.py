@@ -20,6 +20,8 @@ class Safeguards:
     coordinator_epoch_fence: bool = True  # else markers of past coordinators are written
     replicate_before_answer: bool = True  # else a coordinator answers what it alone knows
     last_stable_offset_bound: bool = True  # else read_committed returns open transactions
+    replicate_markers: bool = True  # else a transaction is complete though its markers may be lost
+    flush_before_answer: bool = True  # else coordinators act on what flush.messages does not flush
     pending_offsets: bool = True  # else offsets are read that a transaction may change
 
 

@@ -82,7 +82,7 @@ class Node:
             self._awaited,
         )
         self._coordinator_ports = CoordinatorPorts(
-            LeaderWriter(state.replicas, state.delayed),
+            LeaderWriter(state.replicas, state.delayed, state.environment.safeguards),
             state.timer,
             state.environment.clock,
             state.environment.offload,
@@ -92,7 +92,10 @@ class Node:
         self.features = Features(state.coordination, state.metadata, state.broker_id)
         self._producer_ids = ProducerIds(state.coordination, state.broker_id)
         self._markers = MarkerWriter(
-            self._coordinator_ports, state.configs, self.groups.end_transaction
+            self._coordinator_ports,
+            state.configs,
+            self.groups.end_transaction,
+            state.environment.safeguards,
         )
         self.transactions = self._transaction_coordinator()
         self.verification = PartitionVerification(

@@ -8,7 +8,7 @@ rule enabled, the same seed must break no law.
 import multiprocessing
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -44,18 +44,23 @@ def _kinds(*names: str) -> tuple[Fault, ...]:
 
 
 class Clients(NamedTuple):
-    """The clients of a mutation; see SeedSettings."""
+    """The clients of a mutation, and what their topics are; see SeedSettings."""
 
     has_transactions: bool = False
     transaction_version: int = 2
     hands_over: bool = False
     is_light: bool = False
+    replication_factor: int = 3
+    internal_replication_factor: int = 3
+    flushes_each: bool = False
 
 
 PLAIN: Final = Clients()
 TRANSACTIONS: Final = Clients(has_transactions=True, is_light=True)
 # An epoch for each transaction would catch what these rules catch in an epoch of many.
 SHARED_EPOCH: Final = TRANSACTIONS._replace(transaction_version=0)
+# Nothing waits for other replicas: with version 0 requests are decided and answered at once.
+SOLE: Final = SHARED_EPOCH._replace(replication_factor=1, internal_replication_factor=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +83,13 @@ class Mutation:
 
 
 def _setting(seed: int, faults_s: float, clients: Clients) -> SeedSettings:
-    """A cluster in which every rule matters: small segments, no flushes, min.insync.replicas=2."""
+    """A cluster in which every rule matters: small segments, min.insync.replicas=2, and flushes
+    only where a rule is about them."""
     return replace(
         settings_of(seed, faults_s),
         session_timeout_s=2.0,
-        min_insync_replicas=2,
+        min_insync_replicas=min(2, clients.replication_factor),
         segment_bytes=4096,
-        flushes_each=False,
         bits_rot=False,
         **clients._asdict(),
     )
@@ -160,12 +165,46 @@ MUTATIONS: Final = {
             TRANSACTIONS,
         ),
         Mutation(
+            "replicate_markers",
+            "a transaction is complete when its markers are replicated",
+            (REPLICATE_BEFORE_ANSWER,),
+            SOLE._replace(replication_factor=2),
+        ),
+        Mutation(
+            "flush_before_answer",
+            "with flush.messages=1, coordinators flush before they act on a record",
+            _kinds("power lost"),
+            SOLE._replace(flushes_each=True),
+        ),
+        Mutation(
             "pending_offsets",
             "a group's offsets wait for the transaction that may change them",
             _kinds("slow link", "one-way partition", "packets lost"),
             TRANSACTIONS._replace(hands_over=True),
         ),
     )
+}
+
+# The rules of transactions again, where coordinators wait for nobody. So `replicate_before_answer`
+# has nothing to prevent.
+SOLE_MUTATIONS: Final[Mapping[str, Mutation]] = {
+    "replicate_markers": MUTATIONS["replicate_markers"],
+    "flush_before_answer": MUTATIONS["flush_before_answer"],
+    **{
+        name: replace(MUTATIONS[name], kinds=kinds, clients=clients)
+        for name, kinds, clients in (
+            # Two copiers take the epoch of each other: each EndTxn may be one of a zombie.
+            ("producer_epoch_fence", _kinds("packets lost", "broker paused"), SOLE),
+            ("verification_guard", (VERIFICATION_GUARD,), SOLE),
+            ("coordinator_epoch_fence", (COORDINATOR_EPOCH,), SOLE),
+            ("last_stable_offset_bound", _kinds("packets lost", "broker paused"), SOLE),
+            (
+                "pending_offsets",
+                MUTATIONS["pending_offsets"].kinds,
+                SOLE._replace(transaction_version=2, hands_over=True),
+            ),
+        )
+    },
 }
 
 
@@ -180,9 +219,15 @@ class MutationResult:
     broken_in_force: tuple[str, ...]  # by that seed with all safeguards: should be empty
 
 
-def find(safeguard: str, most: int = MOST_SEEDS, *, faults_s: float = FAULTS_S) -> MutationResult:
+def find(
+    safeguard: str,
+    most: int = MOST_SEEDS,
+    *,
+    faults_s: float = FAULTS_S,
+    mutations: Mapping[str, Mutation] = MUTATIONS,
+) -> MutationResult:
     """Run seeds without a safeguard until one breaks a law."""
-    mutation = MUTATIONS[safeguard]
+    mutation = mutations[safeguard]
     for seed in range(FIRST_SEED, FIRST_SEED + most):
         broken = mutation.run_seed(seed, faults_s=faults_s).broken
         if broken:

@@ -79,9 +79,8 @@ def sim(
         raise Misused("specify either --seed N to replay or --seeds FIRST..LAST to search")
     if seed is None and without is not None:
         raise Misused("--without needs one run: specify --seed N")
-    if (transactions or sole_replicas) and without is not None:
-        option = "--transactions" if transactions else "--sole-replicas"
-        raise Misused(f"{option} cannot be used with --without, which chooses the clients")
+    if transactions and without is not None:
+        raise Misused("--transactions cannot be used with --without, which chooses the clients")
     if seed is not None and report is not None:
         raise Misused("--report needs many runs: specify --seeds FIRST..LAST")
     from barnabas.sim.world.seed_settings import InEverySeed
@@ -123,7 +122,7 @@ def _replay(
     if without is None:
         report = run_seed(seed, seconds, every=every)
     else:
-        report = _mutated(seed, without)
+        report = _mutated(seed, without, every.sole_replicas)
     if json:
         show_json(_as_json(report))
         return bool(report.broken)
@@ -141,12 +140,13 @@ def _replay(
     return bool(report.broken)
 
 
-def _mutated(seed: int, without: str) -> "Report":
-    from barnabas.sim.mutations import MUTATIONS
+def _mutated(seed: int, without: str, sole_replicas: bool) -> "Report":
+    from barnabas.sim.mutations import MUTATIONS, SOLE_MUTATIONS
 
-    if without not in MUTATIONS:
-        raise Misused(f"--without {without}: expected one of {', '.join(MUTATIONS)}")
-    return MUTATIONS[without].run_seed(seed)
+    known = SOLE_MUTATIONS if sole_replicas else MUTATIONS
+    if without not in known:
+        raise Misused(f"--without {without}: expected one of {', '.join(known)}")
+    return known[without].run_seed(seed)
 
 
 def _as_json(report: "Report") -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from barnabas.base.errors import BrokerError, ErrorCode
 from barnabas.base.ids import Offset, TopicPartition
+from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.coordinator.result import TransactionEnd
 from barnabas.log.log import Log
 from barnabas.log.producers.verification import VerificationGuard
@@ -16,8 +17,11 @@ from barnabas.server.delayed.partition_purgatories import Delayed
 class LeaderWriter:
     """A `PartitionWriter` over the leaders on this broker."""
 
-    def __init__(self, replicas: Replicas, delayed: Delayed) -> None:
+    def __init__(
+        self, replicas: Replicas, delayed: Delayed, safeguards: Safeguards = IN_FORCE
+    ) -> None:
         self._replicas = replicas
+        self._flushes = safeguards.flush_before_answer
         self._delayed = delayed
 
     def log(self, partition: TopicPartition) -> Log | None:
@@ -34,14 +38,14 @@ class LeaderWriter:
         leader = self._replicas.leader(*partition)
         leader.check_in_sync()
         end = leader.append(batch, now_ms, guard=guard, from_client=False).end
-        _flush_if_asked(leader.log, now_ms)
+        self._flush_if_asked(leader.log, now_ms)
         self._delayed.on_append(leader)
         return end
 
     def append_marker(self, partition: TopicPartition, end: TransactionEnd, now_ms: int) -> Offset:
         leader = self._replicas.leader(*partition)
         appended = leader.append_marker(*end[:3], now_ms, end.transaction_version)
-        _flush_if_asked(leader.log, now_ms)
+        self._flush_if_asked(leader.log, now_ms)
         self._delayed.on_append(leader)
         return appended.end
 
@@ -68,17 +72,17 @@ class LeaderWriter:
         committed = _DelayedCommit(Awaited(leader, end), self._replicas, done)
         self._delayed.produces.try_complete_else_watch(committed, [partition], timeout_ms)
 
+    def _flush_if_asked(self, log: Log, now_ms: int) -> None:
+        """Flush as `flush.messages` demands, before followers have the records; blocks, as in
+        Kafka.
 
-def _flush_if_asked(log: Log, now_ms: int) -> None:
-    """Flush as `flush.messages` demands, before followers have the records; blocks, as in Kafka.
+        A commit counts on this replica, too: a marker is sent, an answer given, when followers
+        alone have flushed.
 
-    A commit counts on this replica, too: a marker is sent, an answer given, when followers alone
-    have flushed.
-
-    Raises  DiskFault
-    """
-    if log.unflushed_messages >= log.config.flush_messages:
-        log.flush(now_ms)
+        Raises  DiskFault
+        """
+        if self._flushes and log.unflushed_messages >= log.config.flush_messages:
+            log.flush(now_ms)
 
 
 class _DelayedCommit(DelayedOperation):

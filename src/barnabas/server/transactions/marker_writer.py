@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from barnabas.base.errors import BrokerError, DiskFault, ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.base.safeguards import IN_FORCE, Safeguards
 from barnabas.coordinator.active_shard import CoordinatorPorts
 from barnabas.coordinator.result import TransactionEnd
 from barnabas.server.cluster.configs import Configs
@@ -31,12 +32,17 @@ class MarkerWriter:
     """Appends markers as leader, at the request of a coordinator here or on another broker."""
 
     def __init__(
-        self, ports: CoordinatorPorts, configs: Configs, end_in_groups: EndInGroups
+        self,
+        ports: CoordinatorPorts,
+        configs: Configs,
+        end_in_groups: EndInGroups,
+        safeguards: Safeguards = IN_FORCE,
     ) -> None:
         """`end_in_groups` ends a transaction in a partition of `__consumer_offsets`."""
         self._ports = ports
         self._configs = configs
         self._end_in_groups = end_in_groups
+        self._awaits_replicas = safeguards.replicate_markers
 
     def begin(
         self, end: TransactionEnd, partitions: Iterable[TopicPartition]
@@ -55,7 +61,9 @@ class MarkerWriter:
         may be in the log all the same.
         """
         ports = self._ports
-        if at.topic == OFFSETS_TOPIC or not ports.writer.is_sole(at):
+        if at.topic == OFFSETS_TOPIC:
+            return None
+        if self._awaits_replicas and not ports.writer.is_sole(at):
             return None
         try:
             ports.writer.append_marker(at, end, ports.clock.now_ms())

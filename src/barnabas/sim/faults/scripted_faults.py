@@ -6,15 +6,14 @@ one at a time: the next starts when the cluster has recovered.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Final
 
 from barnabas.base.ids import TopicPartition
-from barnabas.sim.clients.admin_client import Admin
 from barnabas.sim.faults.fault_kinds import Fault
 from barnabas.sim.faults.scripting import (
     LOOK_S,
+    administer,
     alone,
     comes,
     high_watermark_of,
@@ -26,7 +25,6 @@ from barnabas.sim.faults.scripting import (
 )
 from barnabas.sim.workloads.admin_workload import CONFIG
 from barnabas.sim.world.machine import Machine
-from barnabas.sim.world.seed_settings import broker_stream
 from barnabas.sim.world.sim_world import SimWorld
 
 TOPIC: Final = "ordeal"
@@ -72,29 +70,12 @@ async def _deposed_unheard(world: SimWorld, random: Random) -> bool:
     random.shuffle(others)
     world.trace.add("ordeal", f"{at} is moved away from {old.name}, which is cut off")
     world.network.cut(f"broker-{controller}", old.name, both=False)
-    await _administer(world, lambda admin: admin.reassign(at, tuple(others)))
+    await administer(world, lambda admin: admin.reassign(at, tuple(others)))
     if await comes(lambda: leader_of(world, at) not in (-1, old.broker_id)):
         await asyncio.sleep(random.uniform(4, 8))
     world.network.heal()
-    await _administer(world, lambda admin: admin.reassign(at, tuple(map(int, seen.replicas))))
+    await administer(world, lambda admin: admin.reassign(at, tuple(map(int, seen.replicas))))
     return True
-
-
-async def _administer(
-    world: SimWorld, ask: Callable[[Admin], Awaitable[object]], but: Machine | None = None
-) -> None:
-    """Send an admin request from a new client host, which does not know the broker `but`."""
-    random = broker_stream(world.settings.seed, f"ordeal {len(world.clients)}")
-    name = f"admin-{len(world.clients)}"
-    known = [each for each in world.settings.bootstrap if but is None or each[0] != but.name]
-    admin = Admin(name, known, random, world.history)
-
-    async def asking() -> None:
-        await admin.connections.refresh()
-        await ask(admin)
-        admin.close()
-
-    await world.loop.spawn(world.client(name), asking())
 
 
 # -- the controller's epoch --------------------------------------------------
@@ -115,7 +96,7 @@ async def _order_of_the_past(world: SimWorld, random: Random) -> bool:
         return False
     world.trace.add("ordeal", f"{deaf.name} does not hear {old.name}, which deletes {TOPIC}")
     world.network.cut(old.name, deaf.name)
-    await _administer(world, lambda admin: admin.delete(TOPIC))
+    await administer(world, lambda admin: admin.delete(TOPIC))
     world.ensemble.cut(old.name)
     if await comes(lambda: not _exists(world)) and await _make(world, replicas, but=old):
         await asyncio.sleep(random.uniform(0.5, 2))
@@ -128,8 +109,8 @@ async def _order_of_the_past(world: SimWorld, random: Random) -> bool:
 async def _make(world: SimWorld, replicas: tuple[int, ...], but: Machine | None = None) -> bool:
     """Create a topic with one partition on these brokers; return whether that worked."""
     at = TopicPartition(TOPIC, 0)
-    await _administer(world, lambda admin: admin.create(TOPIC, 1, len(replicas), CONFIG), but)
-    await _administer(world, lambda admin: admin.reassign(at, replicas), but)
+    await administer(world, lambda admin: admin.create(TOPIC, 1, len(replicas), CONFIG), but)
+    await administer(world, lambda admin: admin.reassign(at, replicas), but)
     return await comes(lambda: _is_settled(world, at, replicas))
 
 

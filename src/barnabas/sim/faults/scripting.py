@@ -6,8 +6,10 @@ from random import Random
 from typing import Final
 
 from barnabas.base.ids import TopicPartition
+from barnabas.sim.clients.admin_client import Admin
 from barnabas.sim.world.cluster_observer import ObservedPartition
 from barnabas.sim.world.machine import Machine
+from barnabas.sim.world.seed_settings import broker_stream
 from barnabas.sim.world.sim_world import SimWorld
 
 # Time limit for each condition that a script waits for; after it, the script ends.
@@ -51,6 +53,23 @@ async def comes(condition: Callable[[], bool], within_s: float = COMES_WITHIN_S)
             return False
         await asyncio.sleep(LOOK_S)
     return True
+
+
+async def administer(
+    world: SimWorld, ask: Callable[[Admin], Awaitable[object]], but: Machine | None = None
+) -> None:
+    """Send an admin request from a new client host, which does not know the broker `but`."""
+    random = broker_stream(world.settings.seed, f"ordeal {len(world.clients)}")
+    name = f"admin-{len(world.clients)}"
+    known = [each for each in world.settings.bootstrap if but is None or each[0] != but.name]
+    admin = Admin(name, known, random, world.history)
+
+    async def asking() -> None:
+        await admin.connections.refresh()
+        await ask(admin)
+        admin.close()
+
+    await world.loop.spawn(world.client(name), asking())
 
 
 def pick_partition(world: SimWorld, random: Random) -> ObservedPartition | None:

@@ -7,13 +7,10 @@ from typing import Any, Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.server.transactions.transaction_topic import TRANSACTION_TOPIC
+from barnabas.sim.clients.admin_client import Admin
 from barnabas.sim.faults.fault_kinds import Fault
 from barnabas.sim.faults.late_requests import repeat
-from barnabas.sim.faults.scripting import (
-    alone,
-    comes,
-    other_machines,
-)
+from barnabas.sim.faults.scripting import administer, alone, comes, other_machines
 from barnabas.sim.world.machine import Machine
 from barnabas.sim.world.request_capture import CapturedRequest
 from barnabas.sim.world.sim_world import SimWorld
@@ -80,8 +77,11 @@ async def _marker_of_the_past(world: SimWorld, random: Random) -> bool:
     if old is None:
         return False
     world.trace.add("ordeal", f"{old.name} stops to coordinate producer {producer_id}")
-    old.is_taken_down = True
-    old.stop()
+    if world.settings.is_sole:
+        await _move_ids_away(world, old, random)
+    else:
+        old.is_taken_down = True
+        old.stop()
 
     def harmful() -> list[CapturedRequest]:
         return [request for request, marker in late if _is_amid_next(world, request, marker)]
@@ -91,6 +91,22 @@ async def _marker_of_the_past(world: SimWorld, random: Random) -> bool:
         world.trace.add("ordeal", f"a marker of {old.name} arrives late at {request.broker}")
         await repeat(world, request, f"echo-{len(world.clients)}")
     return True
+
+
+async def _move_ids_away(world: SimWorld, old: Machine, random: Random) -> None:
+    """Nobody else has what a sole replica has, so another one must copy it first."""
+    to = (random.choice(other_machines(world, old)).broker_id,)
+    coordinated = [
+        seen.topic_partition
+        for seen in world.observer.partitions()
+        if seen.topic_partition.topic == TRANSACTION_TOPIC and old.broker_id in seen.replicas
+    ]
+
+    async def move_all(admin: Admin) -> None:
+        for at in coordinated:
+            await admin.reassign(at, to)
+
+    await administer(world, move_all)
 
 
 def _captured_markers(world: SimWorld) -> list[tuple[CapturedRequest, Any]]:
