@@ -91,6 +91,9 @@ async def _lose_power(world: SimWorld, random: Random, *, rots: bool = False) ->
 
 
 def _may_lose(world: SimWorld, victim: Machine) -> bool:
+    # Where one replica is enough, an administrator may leave a partition to the victim meanwhile.
+    if world.settings.is_sole:
+        return False
     return world.disturbances == 1 and world.observer.may_lose(victim)
 
 
