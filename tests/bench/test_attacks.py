@@ -48,14 +48,16 @@ def attack(key: str) -> Attack:
     return found
 
 
-def attacked(site: Site, key: str, count: int, hold_s: float = 1.0) -> Attacked:
+def attacked(
+    site: Site, key: str, count: int, hold_s: float = 1.0, *, gives_back: bool = True
+) -> Attacked:
     """Attack while another client is served, which every attack must leave served."""
     target = Target(site, count, hold_s, say=lambda _: None)
     found = watched(replace(attack(key), full=count), target, EFFORT)
     assert found.during is not None
     assert (found.during.unserved, found.during.worst_s < WORST_S) == (0, True), found
     assert found.serves_again, found
-    assert found.gave_back, found
+    assert found.gave_back or not gives_back, found
     return found
 
 
@@ -157,7 +159,8 @@ def test_responses_that_nobody_reads_take_little_memory(site: Site) -> None:
 
 
 def test_records_from_the_disk_that_nobody_reads_take_little_memory(site: Site) -> None:
-    found = attacked(site, "never read cold", 16)
+    # The C library keeps the end of each thread's arena, whatever it is asked.
+    found = attacked(site, "never read cold", 16, gives_back=False)
     assert found.happened.facts["asked_bytes"] > 100 * MB
     assert found.memory_most - found.memory_before < 100 * MB
 

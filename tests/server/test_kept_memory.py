@@ -2,23 +2,26 @@
 
 import asyncio
 
-from barnabas.base.freed_memory import own_memory
+from barnabas.base.freed_memory import OwnMemory
 from barnabas.base.offload import InlineOffload
 from barnabas.server.maintenance.kept_memory import MOST_LOOKS_BETWEEN, KeptMemory
 
 MB = 1024 * 1024
 
 
-class Process:
+class Process(OwnMemory):
     """A process whose C library keeps what is freed."""
 
     def __init__(self) -> None:
         self.own: int | None = 30 * MB
         self.freed = 0
         self.tried = 0
-        self.kept = KeptMemory(InlineOffload(), lambda: self.own, self._give_back)
+        self.kept = KeptMemory(InlineOffload(), self)
 
-    def _give_back(self) -> None:
+    def used(self) -> int | None:
+        return self.own
+
+    def give_back(self) -> None:
         self.tried += 1
         assert self.own is not None
         self.own, self.freed = self.own - self.freed, 0
@@ -64,5 +67,5 @@ def test_nothing_is_done_where_nobody_knows_the_memory() -> None:
 
 
 def test_the_memory_of_this_process_is_known_or_not() -> None:
-    own = own_memory()
+    own = OwnMemory().used()
     assert own is None or own > MB

@@ -14,14 +14,21 @@ def return_freed_memory() -> None:
         trim(0)
 
 
-def own_memory() -> int | None:
-    """The resident bytes of this process without mapped files; None where nothing says it."""
-    try:
-        with open(_STATM, "rb", buffering=0) as statm:
-            _, resident, shared, *_ = map(int, statm.read().split())
-    except OSError:
-        return None
-    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+class OwnMemory:
+    """The memory of this process."""
+
+    def used(self) -> int | None:
+        """The resident bytes without mapped files; None where nothing says it."""
+        try:
+            with open(_STATM, "rb", buffering=0) as statm:
+                _, resident, shared, *_ = map(int, statm.read().split())
+        except OSError:
+            return None
+        return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+
+    def give_back(self) -> None:
+        """See `return_freed_memory`."""
+        return_freed_memory()
 
 
 @cache

@@ -11,6 +11,7 @@ from typing import Self, TypeAlias
 from barnabas.base.clock import SystemClock
 from barnabas.base.errors import LawBroken
 from barnabas.base.failures import FailureChannel
+from barnabas.base.freed_memory import OwnMemory
 from barnabas.base.offload import ThreadOffload
 from barnabas.base.randomness import Random
 from barnabas.config.broker_config import BrokerConfig
@@ -102,7 +103,7 @@ async def _start(
     if environment.is_process:
         state.loop_monitor.start()
         ending.callback(state.loop_monitor.stop)
-        kept = KeptMemory(environment.offload)
+        kept = KeptMemory(environment.offload, OwnMemory())
         kept.start()
         ending.push_async_callback(kept.stop)
     ending.push_async_callback(node.config_changes.stop)

@@ -111,7 +111,7 @@ async def _of_client(broker: Broker, call: Call, turns: Turns) -> Codes:
     except BrokerError as e:
         codes = dict.fromkeys(request.partitions, e.code)
     knows = call.version >= _FENCED
-    told = {code: fenced_error(code, knows) for code in set(codes.values())}
+    told = {code: fenced_error(code, knows) for code in dict.fromkeys(codes.values())}
     return dict(await turns.listed((partition, told[code]) for partition, code in codes.items()))
 
 

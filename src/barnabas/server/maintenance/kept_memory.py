@@ -6,10 +6,9 @@ by much, what is free is returned; while that gives little, since the memory is 
 tries it less and less often.
 """
 
-from collections.abc import Callable
 from typing import Final
 
-from barnabas.base.freed_memory import own_memory, return_freed_memory
+from barnabas.base.freed_memory import OwnMemory
 from barnabas.base.offload import Offload
 from barnabas.server.maintenance.background_tasks import BackgroundTasks
 
@@ -21,15 +20,9 @@ MOST_LOOKS_BETWEEN: Final = 32
 class KeptMemory:
     """Looks at the memory of this process from `start` to `stop`."""
 
-    def __init__(
-        self,
-        offload: Offload,
-        own: Callable[[], int | None] = own_memory,
-        give_back: Callable[[], None] = return_freed_memory,
-    ) -> None:
+    def __init__(self, offload: Offload, memory: OwnMemory) -> None:
         self._offload = offload
-        self._own = own
-        self._give_back = give_back
+        self._memory = memory
         self._tasks = BackgroundTasks()
         self._least: int | None = None  # what the broker has needed before it grew
         self._last = 0
@@ -48,7 +41,7 @@ class KeptMemory:
 
     async def look(self) -> None:
         """Return free memory to the system, if the broker has grown and it is time to try."""
-        own = self._own()
+        own = self._memory.used()
         if own is None:
             return
         self._least = own if self._least is None else min(self._least, own)
@@ -59,8 +52,8 @@ class KeptMemory:
         if own - self._least < MUCH_BYTES or self._looks < self._looks_between:
             return
         self._looks = 0
-        await self._offload(self._give_back)
-        self._last = self._own() or own
+        await self._offload(self._memory.give_back)
+        self._last = self._memory.used() or own
         if own - self._last >= MUCH_BYTES:
             self._looks_between = 1
         else:
