@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from barnabas.server.network.receive_buffer import FIRST_BUFFER
 from barnabas.server.requests.large_requests import (
+    LESS_LARGE,
     LONGEST_SECONDS,
     MOST_AT_ONCE,
     VERY_LARGE,
@@ -62,9 +63,11 @@ def test_all_requests_are_served_and_few_at_a_time(sizes: list[int]) -> None:
             served = [each for each in left if each.has_begun]
             assert served
             large = [each.size for each in served if each.size > VERY_LARGE]
-            others = [each.size for each in served if each.size <= VERY_LARGE]
+            others = [each.size for each in served if LESS_LARGE < each.size <= VERY_LARGE]
+            less_large = [each.size for each in served if each.size <= LESS_LARGE]
             assert len(large) <= 1
             assert sum(others) <= MOST_AT_ONCE
+            assert sum(less_large) <= MOST_AT_ONCE
             served[0].turn.end()
             left.remove(served[0])
             await asyncio.sleep(0)
@@ -76,6 +79,15 @@ def test_all_requests_are_served_and_few_at_a_time(sizes: list[int]) -> None:
 async def test_a_request_does_not_wait_for_a_very_large_one() -> None:
     requests = await queued(10 * VERY_LARGE, 10 * VERY_LARGE, VERY_LARGE)
     assert begun(requests) == [True, False, True]
+    for each in requests:
+        each.turn.abandon()
+
+
+@in_virtual_time
+async def test_a_request_of_hundreds_of_partitions_does_not_wait_for_those_of_thousands() -> None:
+    many = [VERY_LARGE] * (MOST_AT_ONCE // VERY_LARGE + 1)
+    requests = await queued(*many, LESS_LARGE)
+    assert [each.has_begun for each in requests[-2:]] == [False, True]
     for each in requests:
         each.turn.abandon()
 

@@ -175,7 +175,7 @@ class Fetch:
                 arrived_ms=arrived_ms,
             ).begin()
         if connection.is_follower:
-            self._collector.note_follower(request, context.wanted)
+            self._collector.note_follower(request, context.wanted, arrived_ms)
             context.refresh()
         fetched = self._responder.collect(call)
         if request.max_wait_ms <= 0 or self._responder.is_enough(call, fetched):
@@ -191,8 +191,8 @@ class Fetch:
         self, request: FetchRequest, version: int, connection: Connection
     ) -> NamedPartitions | None:
         """The partitions that a consumer without a session names again and again."""
-        if request.session_epoch != NO_SESSION or request.replica_id >= 0:
-            return None
+        if request.session_epoch != NO_SESSION or request.replica_id >= 0 or connection.is_closing:
+            return None  # a connection that was lost meanwhile would keep them for ever
         known, reader = connection.fetches, reader_of(request)
         count, more = self._sessions.count, sum(len(topic.partitions) for topic in request.topics)
         kept = 0 if known is None else len(known)

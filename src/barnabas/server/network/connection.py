@@ -176,6 +176,11 @@ class Connection(asyncio.BufferedProtocol):
         return have
 
     @property
+    def copies_responses(self) -> bool:
+        """True if a response that is not sent yet is copied: TLS encrypts it at once."""
+        return self._writer is not None and self._writer.is_encrypted
+
+    @property
     def is_unused(self) -> bool:
         """True if no request of this connection is received or waited for."""
         return not self._queue and self._received.start == self._received.end
@@ -252,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
         was_filled = received.end == received.read_to
         if self._state is _SERVING:
             self._serve_frames()
-        if self.low_water is not None:
+        if self.low_water is not None and not was_filled:
             self.low_water.after_read(nbytes, received.missing)
         # A buffer that was given back meanwhile is not made larger again.
         if was_filled and received.capacity == capacity and self._read_ahead():

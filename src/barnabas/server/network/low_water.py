@@ -7,8 +7,9 @@ missing, the mark tells the kernel not to wake up the broker before that part is
 The part is counted in decrypted bytes, so as many bytes or more are still to come, unless the
 beginning of the next TLS record was read with the last one and could not be decrypted yet. Less
 than the mark may follow then. Therefore the mark leaves out one record as small as the last small
-read, and ends when nothing was read for one to two milliseconds. Clients whose records are large
-have no mark.
+read, and ends when nothing was read for one to two milliseconds. Then the client may be one that
+sends a large record behind a small one, as Java clients do: it has no mark for a while. Clients
+whose records are all large never have one.
 """
 
 import asyncio
@@ -20,12 +21,23 @@ HIGHEST: Final = 16 * 1024
 # A client that sends less at once while a request is not whole sends small records.
 SMALL_READ: Final = 4 * 1024
 _CHECKED_EVERY_S: Final = 0.001
+# Reads without a mark after one that was too high. Of the reads of small records this is a moment.
+READS_WITHOUT: Final = 1_000
 
 
 class LowWater:
     """The low-water mark of one socket."""
 
-    __slots__ = ("_check", "_loop", "_mark", "_reads", "_reads_checked", "_small", "_socket")
+    __slots__ = (
+        "_begins_at",
+        "_check",
+        "_loop",
+        "_mark",
+        "_reads",
+        "_reads_checked",
+        "_small",
+        "_socket",
+    )
 
     def __init__(self, accepted: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
         self._socket = accepted
@@ -33,6 +45,7 @@ class LowWater:
         self._mark = 1
         self._small = 0  # the size of the last small read
         self._reads = self._reads_checked = 0
+        self._begins_at = 0  # reads; before that there is no mark
         self._check: asyncio.TimerHandle | None = None
 
     def after_read(self, size: int, missing: int) -> None:
@@ -40,7 +53,7 @@ class LowWater:
         lacks, if its beginning is received.
         """
         self._reads += 1
-        if missing and size < SMALL_READ:
+        if missing and size < SMALL_READ and self._reads > self._begins_at:
             self._small = size
         if not self._small:
             return
@@ -66,6 +79,7 @@ class LowWater:
         if self._mark == 1:
             return
         if self._reads == self._reads_checked:
+            self._small, self._begins_at = 0, self._reads + READS_WITHOUT
             self._set(1)  # whatever has arrived is read at once
         else:
             self._check_later()

@@ -24,13 +24,14 @@ def unsent(parts: list[Buffer], sent: int) -> list[Buffer]:
 class SocketWriter:
     """Writes to one transport, past its buffer while that is empty."""
 
-    __slots__ = ("_descriptor", "transport")
+    __slots__ = ("_descriptor", "is_encrypted", "transport")
 
     def __init__(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not asyncio's by class, only by what they do.
         self.transport = cast(asyncio.Transport, transport)
         sock = transport.get_extra_info("socket")
-        is_plain = sock is not None and transport.get_extra_info("sslcontext") is None
+        self.is_encrypted = transport.get_extra_info("sslcontext") is not None
+        is_plain = sock is not None and not self.is_encrypted
         self._descriptor = sock.fileno() if is_plain else -1
 
     def send(self, out: list[Buffer], size: int) -> None:

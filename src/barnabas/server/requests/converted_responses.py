@@ -3,10 +3,12 @@
 Other responses have their records in the page cache's memory, however slowly a client reads. Those
 to old clients are converted, so each takes memory of the process until its client has read it. The
 more of them are unread, the fewer records the next one has; a few it always has, so that clients
-which do read go on.
+which do read go on. TLS encrypts a response at once, and nothing says when the client has read it:
+there each response has only those few.
 """
 
 import weakref
+from itertools import count
 from typing import Final
 
 # Of all responses that are not read yet, and of one of them.
@@ -26,10 +28,14 @@ class ConvertedResponses:
 
     def __init__(self) -> None:
         self.unread = 0
+        self.turns = count()  # each response begins with another partition
 
-    @property
-    def most(self) -> int:
-        """The most bytes of the next response, but for its last record."""
+    def most(self, *, is_copied: bool) -> int:
+        """The most bytes of the next response, but for its last record; few if the transport
+        copies it.
+        """
+        if is_copied:
+            return LEAST_CONVERTED
         spare = (MOST_UNREAD - self.unread) // _SHARE
         return max(LEAST_CONVERTED, min(MOST_CONVERTED, spare))
 

@@ -242,8 +242,10 @@ class Dispatch:
             if key == ApiKey.FETCH:
                 known = {each: known[each] for each in known if self._replicas.down_converts(*each)}
             # The records stay in the page cache until their turn: many clients may wait for theirs.
+            most = self._converted.most(is_copied=connection.copies_responses)
+            first = next(self._converted.turns)
             older = await self._rewrite(
-                pending, lambda: older_answer(key, version, answer, known, self._converted.most)
+                pending, lambda: older_answer(key, version, answer, known, most, first)
             )
             if not older:
                 return b""

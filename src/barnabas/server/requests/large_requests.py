@@ -1,9 +1,10 @@
 """Large requests: how many of them are decoded and answered at a time.
 
 As objects a request takes ten times its bytes and more, and its response about as much. So large
-requests take their turn, in two lanes, each in order of arrival: those of a few thousand partitions
-do not wait behind those of a hundred thousand. A request that waits for something else, such as a
-CreateTopics for leaders, keeps its turn for a bounded time. Those among brokers wait for nobody.
+requests take their turn, in lanes, each in order of arrival: those of hundreds of partitions do not
+wait behind those of thousands, nor these behind those of a hundred thousand. A request that waits
+for something else, such as a CreateTopics for leaders, keeps its turn for a bounded time. Those
+among brokers wait for nobody.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from collections import deque
 from typing import Final
 
 # In bytes as they are sent. Requests beyond VERY_LARGE go one at a time.
+LESS_LARGE: Final = 32 * 1024
 VERY_LARGE: Final = 1024 * 1024
 MOST_AT_ONCE: Final = 8 * 1024 * 1024
 LONGEST_SECONDS: Final = 5.0
@@ -21,6 +23,7 @@ class LargeRequests:
     """Lets large requests begin in turn."""
 
     def __init__(self) -> None:
+        self._less_large = _Lane(MOST_AT_ONCE)
         self._large = _Lane(MOST_AT_ONCE)
         self._very_large = _Lane(0)
         self._among_brokers = _Lane(_UNLIMITED)
@@ -29,6 +32,8 @@ class LargeRequests:
         """The turn of a request of `size` bytes, behind those that came before."""
         if among_brokers:
             return LargeTurn(self._among_brokers, size)
+        if size <= LESS_LARGE:
+            return LargeTurn(self._less_large, size)
         return LargeTurn(self._large if size <= VERY_LARGE else self._very_large, size)
 
 

@@ -67,12 +67,18 @@ def newer_request(key: int, version: int, frame: bytes) -> Rewritten:
 
 
 def older_answer(
-    key: int, version: int, answer: Answer, known: Known, most: int = MOST_CONVERTED
+    key: int,
+    version: int,
+    answer: Answer,
+    known: Known,
+    most: int = MOST_CONVERTED,
+    first: int = 0,
 ) -> Converted:
     """The answer, size first, in the version of the client; empty if it wants none.
 
     A fetched partition that is not `known` is refused: its topic is not down-converted. Records of
-    `most` bytes are converted, and the rest of the last one; the client fetches others later.
+    `most` bytes are converted, from the partition of number `first` on, and the rest of the last
+    one; the client fetches others later.
     """
     answer = b"".join(answer) if isinstance(answer, list) else answer
     if not answer:
@@ -82,7 +88,7 @@ def older_answer(
     if key == ApiKey.PRODUCE:
         _older_produce(version, _Reader(answer, 8), known, out)
     else:
-        _older_fetch(version, _Reader(answer, 8), known, out, most)
+        _older_fetch(version, _Reader(answer, 8), known, out, most, first)
     _INT.pack_into(out, 0, len(out) - _INT.size)
     return out
 
@@ -157,35 +163,57 @@ class _FetchedPartition(NamedTuple):
     records: bytes
 
 
-def _older_fetch(version: int, read: "_Reader", offsets: Known, out: bytearray, most: int) -> None:
+_FetchedTopics = list[tuple[str, list[_FetchedPartition]]]
+
+
+def _older_fetch(
+    version: int, read: "_Reader", offsets: Known, out: bytearray, most: int, first: int
+) -> None:
     throttle = read.take(4)
     out += throttle if version >= 1 else b""
     topics = _fetched(read)
     magic = 1 if version >= 2 else 0
-    sharing = sum(bool(each.records) for _, partitions in topics for each in partitions)
+    converted = iter(_converted(topics, offsets, magic, most, first))
     out += _INT.pack(len(topics))
     for topic, partitions in topics:
         out += _string(topic) + _INT.pack(len(partitions))
-        for partition, code, high_watermark, records in partitions:
-            offset, messages = offsets.get((topic, partition)), bytearray()
-            if offset is None:
-                code, high_watermark = int(ErrorCode.unsupported_version), _UNKNOWN
-            elif records and most > 0:
-                try:
-                    messages = messages_of(records, magic, offset, most // sharing)
-                except BrokerError as e:
-                    code = int(e.code)
-            # What one partition leaves of its share is for those behind it.
-            sharing -= bool(records)
-            most -= len(messages)
-            out += _INT.pack(partition) + _SHORT.pack(code) + high_watermark
+        for each in partitions:
+            code, messages = next(converted)
+            high_watermark = each.high_watermark if (topic, each.partition) in offsets else _UNKNOWN
+            out += _INT.pack(each.partition) + _SHORT.pack(code) + high_watermark
             out += _INT.pack(len(messages))
             out += messages
 
 
-def _fetched(read: "_Reader") -> list[tuple[str, list[_FetchedPartition]]]:
+def _converted(
+    topics: _FetchedTopics, offsets: Known, magic: int, most: int, first: int
+) -> list[tuple[int, bytearray]]:
+    """The code and messages of each partition, in order; the conversion begins at another each
+    time, and what one partition leaves of its share is for those behind it.
+    """
+    every = [(topic, each) for topic, partitions in topics for each in partitions]
+    results = [(each.code, bytearray()) for _, each in every]
+    sharing = sum(bool(each.records) for _, each in every)
+    for number in range(len(every)):
+        at = (first + number) % len(every)
+        topic, (partition, code, _, records) = every[at]
+        offset, messages = offsets.get((topic, partition)), bytearray()
+        if offset is None:
+            code = int(ErrorCode.unsupported_version)
+        elif records and most > 0:
+            try:
+                messages = messages_of(records, magic, offset, most // sharing)
+            except BrokerError as e:
+                code = int(e.code)
+        sharing -= bool(records)
+        most -= len(messages)
+        results[at] = code, messages
+    return results
+
+
+def _fetched(read: "_Reader") -> _FetchedTopics:
     """The partitions of a response in the first version with record batches, by topic."""
-    topics: list[tuple[str, list[_FetchedPartition]]] = []
+    topics: _FetchedTopics = []
     for _ in range(read.int32()):
         partitions: list[_FetchedPartition] = []
         topics.append((read.text(), partitions))
