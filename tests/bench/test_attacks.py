@@ -175,7 +175,8 @@ def test_compressed_messages_of_old_clients_take_no_more_memory_than_is_allowed(
 
 
 def test_converted_responses_that_nobody_reads_take_bounded_memory(site: Site) -> None:
-    found = attacked(site, "old fetch", 8)
+    # The C library keeps what threads have freed, for a while or for good.
+    found = attacked(site, "old fetch", 8, gives_back=False)
     assert found.happened.facts["asked_bytes"] > 1_000 * MB
     assert found.memory_most - found.memory_before < 100 * MB
 
