@@ -96,7 +96,8 @@ def test_arrays_that_claim_more_than_was_sent_take_no_memory(site: Site) -> None
 def test_requests_with_many_elements_are_served_in_turn(site: Site, key: str) -> None:
     # The first one loads modules, and leaves room in the heap for the next.
     attack(key).perform(Target(site, 1, 60.0, say=lambda _: None))
-    found = attacked(site, key, 3, hold_s=60.0)
+    # Of 80 MB of objects 15 to 50 stay with Python, which uses them for the next ones.
+    found = attacked(site, key, 3, hold_s=60.0, gives_back=False)
     assert found.happened.facts["answered"] == 3
     assert found.memory_most - found.memory_before < 150 * MB
 
@@ -168,14 +169,15 @@ def test_records_from_the_disk_that_nobody_reads_take_little_memory(site: Site) 
 def test_compressed_messages_of_old_clients_take_no_more_memory_than_is_allowed(
     site: Site,
 ) -> None:
-    found = attacked(site, "old produce", 3, hold_s=60.0)
+    # Objects of threads: the C library keeps what they have freed, for a while or for good.
+    found = attacked(site, "old produce", 3, hold_s=60.0, gives_back=False)
     assert found.happened.facts["answered"] == 3
     assert found.happened.facts["acknowledged"] == 0
     assert found.memory_most - found.memory_before < 100 * MB
 
 
 def test_converted_responses_that_nobody_reads_take_bounded_memory(site: Site) -> None:
-    # The C library keeps what threads have freed, for a while or for good.
+    # As above.
     found = attacked(site, "old fetch", 8, gives_back=False)
     assert found.happened.facts["asked_bytes"] > 1_000 * MB
     assert found.memory_most - found.memory_before < 100 * MB

@@ -1,11 +1,7 @@
 """Memory that was freed, returned to the system: the C library keeps much of it for later."""
 
-import os
 from collections.abc import Callable
 from functools import cache
-from typing import Final
-
-_STATM: Final = "/proc/self/statm"
 
 
 def return_freed_memory() -> None:
@@ -15,23 +11,6 @@ def return_freed_memory() -> None:
     """
     if (trim := _malloc_trim()) is not None:
         trim(0)
-
-
-class OwnMemory:
-    """The memory of this process."""
-
-    def used(self) -> int | None:
-        """The resident bytes without mapped files; None where nothing says it."""
-        try:
-            with open(_STATM, "rb", buffering=0) as statm:
-                _, resident, shared, *_ = map(int, statm.read().split())
-        except OSError:
-            return None
-        return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
-
-    def give_back(self) -> None:
-        """See `return_freed_memory`."""
-        return_freed_memory()
 
 
 @cache

@@ -11,7 +11,6 @@ from typing import Self, TypeAlias
 from barnabas.base.clock import SystemClock
 from barnabas.base.errors import LawBroken
 from barnabas.base.failures import FailureChannel
-from barnabas.base.freed_memory import OwnMemory
 from barnabas.base.offload import ThreadOffload
 from barnabas.base.randomness import Random
 from barnabas.config.broker_config import BrokerConfig
@@ -23,7 +22,6 @@ from barnabas.server.broker import Broker
 from barnabas.server.cluster.kept_session import keep_session
 from barnabas.server.cluster.membership import find_broker_id, find_cluster_id, join, leave
 from barnabas.server.environment import Environment
-from barnabas.server.maintenance.kept_memory import KeptMemory
 from barnabas.server.metrics.metrics_listener import Address, MetricsListener
 from barnabas.server.node import Node
 from barnabas.server.node_state import NodeState
@@ -103,9 +101,6 @@ async def _start(
     if environment.is_process:
         state.loop_monitor.start()
         ending.callback(state.loop_monitor.stop)
-        kept = KeptMemory(environment.offload, OwnMemory())
-        kept.start()
-        ending.push_async_callback(kept.stop)
     ending.push_async_callback(node.config_changes.stop)
     ending.push_async_callback(node.features.stop)
     ending.push_async_callback(state.jwks.stop)
