@@ -13,7 +13,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
 DECIDES: Final = re.compile(r"_?decide(_|$)")
-# What such a function may not be given: these change when they are used.
+# A decide_ function takes none of these: they change when they are used.
 CHANGED_BY_USE: Final = re.compile(r"\b(\w*Turn|Random|Waiter)\b")
 CHANGING: Final = re.compile(
     "add|append(left)?|clear|discard|extend|insert|pop(item|left)?|remove|reverse|setdefault|sort|"

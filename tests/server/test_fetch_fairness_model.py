@@ -32,7 +32,7 @@ from tests.server.raw import Insight
 KIB = 1024
 Layout = list[list[int]]  # for each partition the sizes of its batches
 
-# What is easily missed at random: many large partitions beside a few small ones.
+# Random examples rarely have many large partitions beside a few small ones.
 CHOSEN: Layout = [
     [200] * 40,
     [KIB] * 60,

@@ -13,7 +13,7 @@ from tests.support.documents import ROOT
 
 # Where commands of the documents write, at the beginning of a path.
 _WRITTEN: Final = re.compile(r"(?<![\w./-])/(?=(?:etc|opt|source|var)/|source\b)")
-# What a new host has, as far as these commands read it.
+# The files of a new host that these commands read.
 _ACCOUNTS: Final = ("passwd", "shadow", "group", "gshadow")
 _UNITS: Final = "usr/lib/systemd/system"
 

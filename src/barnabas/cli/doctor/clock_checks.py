@@ -271,7 +271,7 @@ class RecordWatch:
         for partition, (offset, stamp_ms) in newest.items():
             told = decide_skew(self._seen.get(partition), offset, stamp_ms, after)
             self.skew = self.skew.joined(told)
-        # What is beyond the high watermark has no answer yet: it counts from the same end again.
+        # ListOffsets returns no record beyond the high watermark: the next look asks again.
         waiting = {each for each in grown if each in self._seen and each not in newest}
         self._seen |= {
             each: Seen(end, before) for each, (end, _) in ends.items() if each not in waiting
